@@ -1,1 +1,11 @@
-//! See the crate's description.
+//! The float transformer of the project: one decoder for Qwen3 (dense) and Llama,
+//! with checkpoint loading, tokenizer and chat template.
+//!
+//! * [`config`]: the validated architecture, from `config.json` or GGUF metadata;
+//! * [`source`]: checkpoints, read one layer at a time;
+//! * [`forward`]: the forward pass in f32, with one summation order on every machine;
+//! * [`tokenizer`]: byte-level BPE, from `tokenizer.json` or GGUF metadata;
+//! * [`chat`]: chat templates whose message text cannot become control tokens.
+
+pub mod config;
+pub mod source;

@@ -1,0 +1,1 @@
+//! The architecture from GGUF metadata.
