@@ -1,1 +1,13 @@
-//! See the crate's description.
+//! The integer decoder: the consensus function of `spec/` and its CPU kernels.
+//!
+//! A [`Model`](model::Model) is made only by the blob loader, which checks every range that the
+//! overflow proofs of the specification rest on. Nothing here reads a clock, a file or an environment variable.
+
+#![deny(unsafe_code)]
+
+pub mod blob;
+pub mod commitment;
+pub mod config;
+pub mod model;
+pub mod tables;
+pub mod toy;

@@ -1,0 +1,1 @@
+//! The blob: reading and writing (spec 4).

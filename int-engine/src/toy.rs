@@ -1,0 +1,1 @@
+//! The toy model (spec 8).
