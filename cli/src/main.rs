@@ -1,1 +1,56 @@
-fn main() {}
+//! The `blue` command: export a checkpoint to an integer blob, check it, run it.
+//!
+//! Each subcommand is one file under `cmd`. Results go to standard output, progress and errors to
+//! standard error. Exit codes are those of [`failure::Code`].
+
+#![forbid(unsafe_code)]
+
+mod cmd;
+mod failure;
+mod files;
+mod ids;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  success
+  1  runtime failure (input/output, network, memory)
+  2  usage error or bad input (a malformed file, an id outside the model's range)
+  3  verification mismatch (commitment, digest, or two backends that differ)
+
+Example:
+  blue demo";
+
+/// A language model in integers: the same bits on every machine.
+#[derive(Parser)]
+#[command(name = "blue", version = cmd::version(), after_help = EXIT_CODES, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Model(cmd::model::Args),
+}
+
+fn main() -> ExitCode {
+    // A panic is a defect of this program, never of its input: one line, no backtrace.
+    std::panic::set_hook(Box::new(|info| {
+        eprintln!("error: internal error: {info}\nhint: this is a defect in blue; please report the command and its input");
+    }));
+    let cli = Cli::parse();
+    let outcome = std::panic::catch_unwind(|| match cli.command {
+        Command::Model(args) => cmd::model::run(args),
+    });
+    match outcome {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => failure.report(),
+        Err(_) => ExitCode::from(failure::Code::Runtime as u8),
+    }
+}

@@ -1,0 +1,8 @@
+//! The subcommands, one a file.
+
+pub(crate) mod model;
+
+/// The version of the program and of the specification that it implements.
+pub(crate) fn version() -> &'static str {
+    concat!(env!("CARGO_PKG_VERSION"), " (spec 1)")
+}

@@ -1,0 +1,67 @@
+//! Output files: written beside their final name, synced, renamed.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use tempfile::{Builder, NamedTempFile};
+
+use crate::failure::{Code, Failure, Outcome};
+
+/// The folder that holds `path`.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Writes `path` whole or not at all: readers see the old file or the new one, never a part.
+pub(crate) fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Outcome {
+    let attempt = || -> io::Result<()> {
+        let temporary = beside(path)?;
+        let mut out = BufWriter::with_capacity(1 << 20, temporary.as_file());
+        fill(&mut out)?;
+        out.flush()?;
+        drop(out);
+        temporary.as_file().sync_all()?;
+        temporary.persist(path).map_err(|e| e.error)?;
+        sync_folder(folder_of(path))
+    };
+    attempt().map_err(|e| {
+        let failure = Failure::new(Code::Runtime, anyhow::Error::new(e).context(format!("cannot write {}", path.display())));
+        if folder_of(path).is_dir() { failure } else { failure.hint(format!("the folder {} does not exist", folder_of(path).display())) }
+    })
+}
+
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = Builder::new();
+    builder.prefix(".blue-").suffix(".part");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // Before the umask; the default of 0600 suits private files only.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder_of(path))
+}
+
+/// Makes a rename in `folder` durable.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_no_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        write(&path, |out| out.write_all(b"old")).unwrap();
+        assert!(write(&path, |out| { out.write_all(b"new")?; Err(io::Error::other("stop")) }).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}
