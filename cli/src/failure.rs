@@ -30,7 +30,11 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(code: Code, error: impl Into<anyhow::Error>) -> Self {
-        Self { code, error: error.into(), hint: None }
+        Self {
+            code,
+            error: error.into(),
+            hint: None,
+        }
     }
 
     /// A failure of the machine or the network, from a message.
@@ -50,17 +54,30 @@ impl Failure {
 
     /// A failed write to standard output.
     pub(crate) fn stdout(error: io::Error) -> Self {
-        let code = if error.kind() == io::ErrorKind::BrokenPipe { Code::Closed } else { Code::Runtime };
-        Self::new(code, anyhow::Error::new(error).context("cannot write to standard output"))
+        let code = if error.kind() == io::ErrorKind::BrokenPipe {
+            Code::Closed
+        } else {
+            Code::Runtime
+        };
+        Self::new(
+            code,
+            anyhow::Error::new(error).context("cannot write to standard output"),
+        )
     }
 
     /// A failure to open or read a named file: an absent or unreadable file is bad input.
     pub(crate) fn file(path: &std::path::Path, error: io::Error) -> Self {
         let code = match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => Code::Input,
+            io::ErrorKind::NotFound
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::NotADirectory => Code::Input,
             _ => Code::Runtime,
         };
-        Self::new(code, anyhow::Error::new(error).context(format!("cannot read {}", path.display())))
+        Self::new(
+            code,
+            anyhow::Error::new(error).context(format!("cannot read {}", path.display())),
+        )
     }
 
     /// The same failure with what would have been right.
@@ -122,12 +139,21 @@ mod tests {
         let inner = io::Error::new(io::ErrorKind::NotFound, "no such thing");
         let failure = Failure::file(std::path::Path::new("x.blob"), inner).hint("name a blob");
         assert_eq!(failure.code, Code::Input);
-        assert_eq!(failure.text(), "error: cannot read x.blob\n  caused by: no such thing\nhint: name a blob\n");
+        assert_eq!(
+            failure.text(),
+            "error: cannot read x.blob\n  caused by: no such thing\nhint: name a blob\n"
+        );
     }
 
     #[test]
     fn a_closed_pipe_is_quiet() {
-        assert_eq!(Failure::stdout(io::ErrorKind::BrokenPipe.into()).code, Code::Closed);
-        assert_eq!(Failure::stdout(io::ErrorKind::StorageFull.into()).code, Code::Runtime);
+        assert_eq!(
+            Failure::stdout(io::ErrorKind::BrokenPipe.into()).code,
+            Code::Closed
+        );
+        assert_eq!(
+            Failure::stdout(io::ErrorKind::StorageFull.into()).code,
+            Code::Runtime
+        );
     }
 }

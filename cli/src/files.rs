@@ -29,8 +29,18 @@ pub(crate) fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result
         sync_folder(folder_of(path))
     };
     attempt().map_err(|e| {
-        let failure = Failure::new(Code::Runtime, anyhow::Error::new(e).context(format!("cannot write {}", path.display())));
-        if folder_of(path).is_dir() { failure } else { failure.hint(format!("the folder {} does not exist", folder_of(path).display())) }
+        let failure = Failure::new(
+            Code::Runtime,
+            anyhow::Error::new(e).context(format!("cannot write {}", path.display())),
+        );
+        if folder_of(path).is_dir() {
+            failure
+        } else {
+            failure.hint(format!(
+                "the folder {} does not exist",
+                folder_of(path).display()
+            ))
+        }
     })
 }
 
@@ -48,7 +58,11 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
 
 /// Makes a rename in `folder` durable.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    if cfg!(unix) {
+        File::open(folder)?.sync_all()
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -60,7 +74,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         write(&path, |out| out.write_all(b"old")).unwrap();
-        assert!(write(&path, |out| { out.write_all(b"new")?; Err(io::Error::other("stop")) }).is_err());
+        assert!(
+            write(&path, |out| {
+                out.write_all(b"new")?;
+                Err(io::Error::other("stop"))
+            })
+            .is_err()
+        );
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }

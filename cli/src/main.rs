@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod blob_file;
 mod cmd;
 mod failure;
 mod files;
@@ -42,7 +43,9 @@ enum Command {
 fn main() -> ExitCode {
     // A panic is a defect of this program, never of its input: one line, no backtrace.
     std::panic::set_hook(Box::new(|info| {
-        eprintln!("error: internal error: {info}\nhint: this is a defect in blue; please report the command and its input");
+        eprintln!(
+            "error: internal error: {info}\nhint: this is a defect in blue; please report the command and its input"
+        );
     }));
     let cli = Cli::parse();
     let outcome = std::panic::catch_unwind(|| match cli.command {

@@ -10,7 +10,9 @@ use crate::failure::{Context, Failure, Outcome};
 /// Writes `text` as it is and flushes.
 pub(crate) fn text(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(Failure::stdout)
 }
 
 /// Writes `value` as one line of JSON.
@@ -34,7 +36,9 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 pub(crate) fn parse_hash(text: &str) -> Result<[u8; 32], String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     if digits.len() != 64 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err("expected 64 hexadecimal digits after 0x, as `blue commit` prints them".to_string());
+        return Err(
+            "expected 64 hexadecimal digits after 0x, as `blue commit` prints them".to_string(),
+        );
     }
     let mut hash = [0; 32];
     for (i, byte) in hash.iter_mut().enumerate() {
@@ -46,13 +50,26 @@ pub(crate) fn parse_hash(text: &str) -> Result<[u8; 32], String> {
 /// Rows as columns padded to their widest cell, two spaces between; numbers (by their first byte) to the right.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(|c| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..columns)
+        .map(|c| {
+            rows.iter()
+                .filter_map(|r| r.get(c))
+                .map(|s| s.chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
         for (cell, &width) in row.iter().zip(&widths) {
-            let number = cell.bytes().next().is_some_and(|b| b.is_ascii_digit()) && !cell.starts_with("0x");
-            let _ = if number { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
+            let number =
+                cell.bytes().next().is_some_and(|b| b.is_ascii_digit()) && !cell.starts_with("0x");
+            let _ = if number {
+                write!(line, "{cell:>width$}  ")
+            } else {
+                write!(line, "{cell:<width$}  ")
+            };
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -79,14 +96,26 @@ mod tests {
         let hash: [u8; 32] = std::array::from_fn(|i| (i * 7) as u8);
         assert_eq!(parse_hash(&hex(&hash)), Ok(hash));
         assert_eq!(parse_hash(&hex(&hash)[2..]), Ok(hash));
-        for bad in ["", "0x", "0x12", &hex(&[0; 31]), &hex(&[0; 33]), &"é".repeat(32), &"g".repeat(64)] {
+        for bad in [
+            "",
+            "0x",
+            "0x12",
+            &hex(&[0; 31]),
+            &hex(&[0; 33]),
+            &"é".repeat(32),
+            &"g".repeat(64),
+        ] {
             assert!(parse_hash(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_table_pads_text_left_and_numbers_right() {
-        let rows = [vec!["name".to_string(), "n".into()], vec!["a".into(), "1000".into()], vec!["b".into(), "7".into()]];
+        let rows = [
+            vec!["name".to_string(), "n".into()],
+            vec!["a".into(), "1000".into()],
+            vec!["b".into(), "7".into()],
+        ];
         assert_eq!(table(&rows), "name  n\na     1000\nb        7\n");
     }
 }

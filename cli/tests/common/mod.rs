@@ -15,15 +15,26 @@ pub fn blue<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
 pub fn run(command: &mut Command) -> Output {
     let output = command.output().expect("the program starts");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!stderr.contains("panicked") && !stderr.contains("internal error"), "{command:?}: {stderr}");
-    assert!(matches!(output.status.code(), Some(0..=3)), "{command:?}: {}", output.status);
+    assert!(
+        !stderr.contains("panicked") && !stderr.contains("internal error"),
+        "{command:?}: {stderr}"
+    );
+    assert!(
+        matches!(output.status.code(), Some(0..=3)),
+        "{command:?}: {}",
+        output.status
+    );
     output
 }
 
 /// Standard output of a run that succeeds.
 pub fn text_of(command: &mut Command) -> String {
     let output = run(command);
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
@@ -31,7 +42,10 @@ pub fn text_of(command: &mut Command) -> String {
 pub fn json_of(command: &mut Command) -> serde_json::Value {
     let output = run(command);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && stderr.is_empty(), "{command:?}: {stderr}");
+    assert!(
+        output.status.success() && stderr.is_empty(),
+        "{command:?}: {stderr}"
+    );
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     assert_eq!(text.matches('\n').count(), 1, "one line: {text}");
     serde_json::from_str(&text).expect("JSON")
