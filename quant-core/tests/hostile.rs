@@ -211,6 +211,40 @@ fn huge_arrays() {
     }
 }
 
+/// A count is refused from the first one whose items of the least size cannot fit.
+#[test]
+fn counts_at_their_limit() {
+    for (element, least) in [
+        (0u32, 1u64),
+        (3, 2),
+        (U32, 4),
+        (12, 8),
+        (STRING, 8),
+        (ARRAY, 12),
+    ] {
+        let with = |count: u64| {
+            let mut bytes = header(3, 0, 1);
+            let value = [&element.to_le_bytes()[..], &count.to_le_bytes()].concat();
+            bytes.extend(entry("k", ARRAY, &value));
+            bytes.resize(bytes.len() + 5 * least as usize, 0);
+            bytes
+        };
+        assert!(GgufFile::parse(&with(5)).is_ok());
+        let error = refuse(&with(6));
+        assert!(
+            matches!(
+                error,
+                GgufError::Count {
+                    declared: 6,
+                    possible: 5,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+}
+
 /// Arrays of one array each, down to an empty array of u32 at `depth`.
 fn nested(depth: usize) -> Vec<u8> {
     let mut value = Vec::new();

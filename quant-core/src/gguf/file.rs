@@ -119,7 +119,7 @@ impl<'a> GgufFile<'a> {
         range().unwrap_or(&[])
     }
 
-    /// All values of `tensor`, row-major. They take at most 8 times the memory of its data.
+    /// All values of `tensor`, row-major: `block_len` of them for each `block_bytes` of its data.
     ///
     /// # Errors
     /// None for a tensor of this file. For one that was altered or is another file's,
