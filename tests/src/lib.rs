@@ -1,1 +1,1 @@
-//! What crosses crates.
+//! What crosses crates lives in `suite/`.

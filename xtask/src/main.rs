@@ -1,1 +1,52 @@
-fn main() {}
+//! Repository tasks, run as `cargo xtask NAME`.
+
+mod child;
+mod full;
+mod stress;
+mod synthetic;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Long sweeps and generated files of the repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Real-model checks within CI's time: SmolLM2 export, quality on three short texts, decode speed
+    Quick(full::Options),
+    /// Every sweep: SmolLM2 on 1 and 2 threads, quality, injected outliers, the Qwen3-0.6B shape
+    Full(full::Options),
+    /// Write a copy of a checkpoint with function-preserving outliers
+    Stress {
+        /// Hugging Face folder or GGUF file
+        source: PathBuf,
+        /// Folder to create
+        out: PathBuf,
+        /// Seed of the outlier positions
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Write a random checkpoint of the exact Qwen3-0.6B shape (bf16, two shards, outlier channels)
+    SyntheticQwen3 {
+        /// Folder to create
+        out: PathBuf,
+    },
+    /// Re-export the embedded default model from models/tiny-austen
+    Bless,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().task {
+        Task::Quick(options) => full::quick(&options),
+        Task::Full(options) => full::full(&options),
+        Task::Stress { source, out, seed } => stress::run(&source, &out, seed),
+        Task::SyntheticQwen3 { out } => synthetic::write(&out),
+        Task::Bless => full::bless(),
+    }
+}
