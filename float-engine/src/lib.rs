@@ -8,4 +8,5 @@
 //! * [`chat`]: chat templates whose message text cannot become control tokens.
 
 pub mod config;
+pub mod forward;
 pub mod source;
