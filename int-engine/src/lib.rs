@@ -1,6 +1,6 @@
 //! The integer decoder: the consensus function of `spec/` and its CPU kernels.
 //!
-//! A [`Model`](model::Model) is made only by the blob loader, which checks every range that the
+//! A [`Model`](model::Model) is made only by the blob [`Loader`](blob::Loader), which checks every range that the
 //! overflow proofs of the specification rest on. Nothing here reads a clock, a file or an environment variable.
 
 #![deny(unsafe_code)]

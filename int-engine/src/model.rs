@@ -71,7 +71,7 @@ pub struct Head {
     pub pre_shift: i32,
 }
 
-/// A loaded model. Made only by the blob loader.
+/// A loaded model. Made only by [`Loader`](crate::blob::Loader) and [`Model::from_bytes`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Model {
     pub(crate) config: Config,

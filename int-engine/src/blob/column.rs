@@ -1,0 +1,64 @@
+//! A tensor that grows as its bytes arrive.
+
+use super::{BlobError, Dtype, Entry};
+use std::collections::TryReserveError;
+
+/// Elements that the first allocation of a tensor may hold before any more have arrived.
+const FIRST: usize = 4096;
+
+/// The elements of one tensor.
+pub(super) enum Column {
+    Int8(Vec<i8>),
+    Int16(Vec<i16>),
+    Int32(Vec<i32>),
+    Uint64(Vec<u64>),
+}
+
+impl Column {
+    pub(super) fn new(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::Int8 => Self::Int8(Vec::new()),
+            Dtype::Int16 => Self::Int16(Vec::new()),
+            Dtype::Int32 => Self::Int32(Vec::new()),
+            Dtype::Uint64 => Self::Uint64(Vec::new()),
+        }
+    }
+
+    /// Appends whole elements.
+    pub(super) fn push(&mut self, entry: &Entry, bytes: &[u8]) -> Result<(), BlobError> {
+        let elements = entry.elements();
+        let no_memory = || BlobError::OutOfMemory {
+            tensor: entry.name.clone(),
+            elements,
+        };
+        let total = usize::try_from(elements).map_err(|_| no_memory())?;
+        match self {
+            Self::Int8(v) => extend(v, total, bytes, i8::from_le_bytes),
+            Self::Int16(v) => extend(v, total, bytes, i16::from_le_bytes),
+            Self::Int32(v) => extend(v, total, bytes, i32::from_le_bytes),
+            Self::Uint64(v) => extend(v, total, bytes, u64::from_le_bytes),
+        }
+        .map_err(|_| no_memory())
+    }
+}
+
+/// Appends the elements in `bytes` to a vector that will hold `total`. The capacity is at most `total` and, beyond
+/// [`FIRST`], at most twice what has arrived.
+fn extend<T, const N: usize>(
+    v: &mut Vec<T>,
+    total: usize,
+    bytes: &[u8],
+    decode: impl Fn([u8; N]) -> T,
+) -> Result<(), TryReserveError> {
+    let needed = v.len() + bytes.len() / N;
+    if needed > v.capacity() {
+        let capacity = needed.max(2 * v.len()).max(FIRST).min(total).max(needed);
+        v.try_reserve_exact(capacity - v.len())?;
+    }
+    v.extend(
+        bytes
+            .chunks_exact(N)
+            .map(|b| decode(b.try_into().expect("chunks of N bytes"))),
+    );
+    Ok(())
+}
