@@ -37,6 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Commit(cmd::commit::Args),
     Model(cmd::model::Args),
 }
 
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     }));
     let cli = Cli::parse();
     let outcome = std::panic::catch_unwind(|| match cli.command {
+        Command::Commit(args) => cmd::commit::run(args),
         Command::Model(args) => cmd::model::run(args),
     });
     match outcome {

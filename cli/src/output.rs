@@ -32,21 +32,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Thirty-two bytes from 64 hexadecimal digits, with or without `0x`.
-pub(crate) fn parse_hash(text: &str) -> Result<[u8; 32], String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    if digits.len() != 64 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err(
-            "expected 64 hexadecimal digits after 0x, as `blue commit` prints them".to_string(),
-        );
-    }
-    let mut hash = [0; 32];
-    for (i, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).map_err(|e| e.to_string())?;
-    }
-    Ok(hash)
-}
-
 /// Rows as columns padded to their widest cell, two spaces between; numbers (by their first byte) to the right.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -90,24 +75,6 @@ pub(crate) fn bytes(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hashes_round_trip_and_bad_ones_are_refused() {
-        let hash: [u8; 32] = std::array::from_fn(|i| (i * 7) as u8);
-        assert_eq!(parse_hash(&hex(&hash)), Ok(hash));
-        assert_eq!(parse_hash(&hex(&hash)[2..]), Ok(hash));
-        for bad in [
-            "",
-            "0x",
-            "0x12",
-            &hex(&[0; 31]),
-            &hex(&[0; 33]),
-            &"é".repeat(32),
-            &"g".repeat(64),
-        ] {
-            assert!(parse_hash(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn a_table_pads_text_left_and_numbers_right() {

@@ -1,5 +1,6 @@
 //! The subcommands, one a file.
 
+pub(crate) mod commit;
 pub(crate) mod model;
 
 /// The version of the program and of the specification that it implements.

@@ -1,5 +1,5 @@
 //! Running the built program.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};

@@ -1,0 +1,68 @@
+//! `blue commit`: the commitment equals the library's, and its proofs verify.
+
+mod common;
+
+use common::{blue, error_of, json_of, text_of};
+use int_engine::commitment::{Commitment, commitment, verify_chunk};
+
+#[test]
+fn the_commitment_is_that_of_the_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.blob");
+    // Record only + 1, chunk borders -1, 0, +1, and one over two pieces of reading.
+    for len in [
+        1025,
+        1024 + 65535,
+        1024 + 65536,
+        1024 + 65537,
+        1024 + (1 << 20) + 7,
+    ] {
+        let bytes: Vec<u8> = (0..len as u32)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(
+            text_of(blue(["commit"]).arg(&path)).trim_end(),
+            commitment(&bytes).to_string()
+        );
+        let plain = json_of(blue(["commit", "--json"]).arg(&path));
+        assert_eq!(plain["total_len"], len);
+        for index in 0..plain["chunks"].as_u64().unwrap() {
+            let proof = json_of(blue(["commit", "--proof", &index.to_string()]).arg(&path));
+            let hashes: Vec<[u8; 32]> = proof["proof"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|h| h.as_str().unwrap().parse::<Commitment>().unwrap().0)
+                .collect();
+            let (offset, length) = (
+                proof["offset"].as_u64().unwrap() as usize,
+                proof["length"].as_u64().unwrap() as usize,
+            );
+            let expected = proof["commitment"].as_str().unwrap().parse().unwrap();
+            assert!(
+                verify_chunk(
+                    expected,
+                    len as u64,
+                    index,
+                    &bytes[offset..offset + length],
+                    &hashes
+                ),
+                "{len} {index}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_committed_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.blob");
+    assert!(error_of(blue(["commit"]).arg(&path), 2).contains("x.blob"));
+    assert!(error_of(blue(["commit"]).arg(dir.path()), 2).contains("cannot read"));
+    std::fs::write(&path, [0; 1024]).unwrap();
+    assert!(error_of(blue(["commit"]).arg(&path), 2).contains("1024"));
+    std::fs::write(&path, [0; 1025]).unwrap();
+    assert!(error_of(blue(["commit", "--proof", "2"]).arg(&path), 2).contains("chunks 0 to 1"));
+    error_of(blue(["commit", "--proof", "-1"]).arg(&path), 2);
+}
