@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod blob_file;
+mod bundle;
 mod cmd;
 mod failure;
 mod files;
@@ -37,7 +38,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Inspect(cmd::inspect::Args),
     Commit(cmd::commit::Args),
+    Verify(cmd::verify::Args),
     Model(cmd::model::Args),
 }
 
@@ -50,7 +53,9 @@ fn main() -> ExitCode {
     }));
     let cli = Cli::parse();
     let outcome = std::panic::catch_unwind(|| match cli.command {
+        Command::Inspect(args) => cmd::inspect::run(args),
         Command::Commit(args) => cmd::commit::run(args),
+        Command::Verify(args) => cmd::verify::run(args),
         Command::Model(args) => cmd::model::run(args),
     });
     match outcome {

@@ -1,7 +1,9 @@
 //! The subcommands, one a file.
 
 pub(crate) mod commit;
+pub(crate) mod inspect;
 pub(crate) mod model;
+pub(crate) mod verify;
 
 /// The version of the program and of the specification that it implements.
 pub(crate) fn version() -> &'static str {
