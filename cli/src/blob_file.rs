@@ -44,12 +44,22 @@ pub(crate) fn pieces(
 /// A blob is read and checked whole; peak memory is the model and one piece.
 ///
 /// `loader` may expect a commitment; which exit code a defect has is the caller's to say.
-pub(crate) fn load(path: &Path, mut loader: Loader, code: Code, progress: Progress) -> Outcome<Model> {
+pub(crate) fn load(
+    path: &Path,
+    mut loader: Loader,
+    code: Code,
+    progress: Progress,
+) -> Outcome<Model> {
     let refused = |e: BlobError| {
-        Failure::new(code, anyhow::Error::new(e).context(format!("{} is not the blob that was asked for", path.display())))
-            .hint("a blob is a file that `blue export` writes; copy it again or export again")
+        Failure::new(
+            code,
+            anyhow::Error::new(e).context(format!("{} does not load", path.display())),
+        )
+        .hint("a blob is a file that `blue export` writes; copy it again or export again")
     };
-    pieces(path, "loading", progress, |piece| loader.push(piece).map_err(refused))?;
+    pieces(path, "loading", progress, |piece| {
+        loader.push(piece).map_err(refused)
+    })?;
     loader.finish().map_err(refused)
 }
 
@@ -58,7 +68,11 @@ pub(crate) fn header(path: &Path) -> Outcome<(Header, u64)> {
     let file = File::open(path).map_err(|e| Failure::file(path, e))?;
     let len = file.metadata().map_err(|e| Failure::file(path, e))?.len();
     let mut prefix = Vec::new();
-    file.take(RECORD_LEN as u64 + u64::from(MAX_MANIFEST_LEN)).read_to_end(&mut prefix).map_err(|e| Failure::file(path, e))?;
-    let header = Header::parse(&prefix).or_input(format!("{} is not a blob", path.display())).map_err(|e| e.hint("name a file that `blue export` wrote"))?;
+    file.take(RECORD_LEN as u64 + u64::from(MAX_MANIFEST_LEN))
+        .read_to_end(&mut prefix)
+        .map_err(|e| Failure::file(path, e))?;
+    let header = Header::parse(&prefix)
+        .or_input(format!("{} is not a blob", path.display()))
+        .map_err(|e| e.hint("name a file that `blue export` wrote"))?;
     Ok((header, len))
 }

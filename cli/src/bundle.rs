@@ -24,7 +24,11 @@ pub(crate) fn chat_template_path(blob: &Path) -> PathBuf {
 }
 
 fn beside(blob: &Path, suffix: &str) -> PathBuf {
-    let stem = if blob.extension().is_some_and(|e| e == "blob") { blob.with_extension("") } else { blob.to_path_buf() };
+    let stem = if blob.extension().is_some_and(|e| e == "blob") {
+        blob.with_extension("")
+    } else {
+        blob.to_path_buf()
+    };
     let mut name = stem.into_os_string();
     name.push(suffix);
     PathBuf::from(name)
@@ -38,11 +42,18 @@ pub(crate) fn tokenizer(blob: &Path, digest: [u8; 32]) -> Outcome<Option<Vec<u8>
         return Ok(None);
     }
     let path = tokenizer_path(blob);
-    let Some(bytes) = read(&path)? else { return Ok(None) };
+    let Some(bytes) = read(&path)? else {
+        return Ok(None);
+    };
     let found = keccak256(&bytes);
     if found != digest {
-        return Err(Failure::mismatch(format!("{} has digest {}, the blob asks for {}", path.display(), output::hex(&found), output::hex(&digest)))
-            .hint("put the tokenizer file of the same export beside the blob"));
+        return Err(Failure::mismatch(format!(
+            "{} has digest {}, the blob asks for {}",
+            path.display(),
+            output::hex(&found),
+            output::hex(&digest)
+        ))
+        .hint("put the tokenizer file of the same export beside the blob"));
     }
     Ok(Some(bytes))
 }
@@ -50,8 +61,12 @@ pub(crate) fn tokenizer(blob: &Path, digest: [u8; 32]) -> Outcome<Option<Vec<u8>
 /// The chat template beside the blob.
 pub(crate) fn chat_template(blob: &Path) -> Outcome<Option<String>> {
     let path = chat_template_path(blob);
-    let Some(bytes) = read(&path)? else { return Ok(None) };
-    String::from_utf8(bytes).map(Some).map_err(|e| Failure::input(format!("{} is not UTF-8: {e}", path.display())))
+    let Some(bytes) = read(&path)? else {
+        return Ok(None);
+    };
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|e| Failure::input(format!("{} is not UTF-8: {e}", path.display())))
 }
 
 fn read(path: &Path) -> Outcome<Option<Vec<u8>>> {
@@ -59,11 +74,17 @@ fn read(path: &Path) -> Outcome<Option<Vec<u8>>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Failure::file(path, e)),
         Ok(facts) if facts.len() > MAX_BYTES => {
-            return Err(Failure::input(format!("{} has {} bytes, at most {MAX_BYTES} are read", path.display(), facts.len())));
+            return Err(Failure::input(format!(
+                "{} has {} bytes, at most {MAX_BYTES} are read",
+                path.display(),
+                facts.len()
+            )));
         }
         Ok(_) => {}
     }
-    std::fs::read(path).map(Some).map_err(|e| Failure::file(path, e))
+    std::fs::read(path)
+        .map(Some)
+        .map_err(|e| Failure::file(path, e))
 }
 
 #[cfg(test)]
@@ -72,7 +93,13 @@ mod tests {
 
     #[test]
     fn names_follow_the_blob() {
-        assert_eq!(tokenizer_path(Path::new("a/m.v2.blob")), Path::new("a/m.v2.tokenizer.json"));
-        assert_eq!(chat_template_path(Path::new("m")), Path::new("m.chat_template.jinja"));
+        assert_eq!(
+            tokenizer_path(Path::new("a/m.v2.blob")),
+            Path::new("a/m.v2.tokenizer.json")
+        );
+        assert_eq!(
+            chat_template_path(Path::new("m")),
+            Path::new("m.chat_template.jinja")
+        );
     }
 }

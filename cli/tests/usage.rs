@@ -27,15 +27,24 @@ fn every_command_has_help_with_an_example() {
         let help = text_of(blue(command).arg("--help"));
         assert!(help.contains("Usage: blue"), "{command:?}: {help}");
         let example = format!("blue {}", command.join(" "));
-        let after = help.split_once("Example").map(|(_, after)| after).unwrap_or_default();
-        assert!(after.contains(&example), "{command:?} lacks an example: {help}");
+        let after = help
+            .split_once("Example")
+            .map(|(_, after)| after)
+            .unwrap_or_default();
+        assert!(
+            after.contains(&example),
+            "{command:?} lacks an example: {help}"
+        );
     }
     assert!(text_of(&mut blue(["--help"])).contains("Exit codes"));
 }
 
 #[test]
 fn the_version_names_the_specification() {
-    assert_eq!(text_of(&mut blue(["--version"])), format!("blue {} (spec 1)\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        text_of(&mut blue(["--version"])),
+        format!("blue {} (spec 1)\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
@@ -45,12 +54,45 @@ fn usage_errors_end_with_code_2() {
         vec!["commit"],
         vec!["generate", "--max-new", "-1", "--tokens", "1"],
         vec!["generate", "--max-new", "4"],
-        vec!["generate", "--max-new", "4", "--tokens", "1", "--prompt", "both"],
-        vec!["generate", "--max-new", "4", "--tokens", "1", "--threads", "0"],
-        vec!["generate", "--max-new", "4", "--tokens", "1", "--backend", "gpu"],
+        vec![
+            "generate",
+            "--max-new",
+            "4",
+            "--tokens",
+            "1",
+            "--prompt",
+            "both",
+        ],
+        vec![
+            "generate",
+            "--max-new",
+            "4",
+            "--tokens",
+            "1",
+            "--threads",
+            "0",
+        ],
+        vec![
+            "generate",
+            "--max-new",
+            "4",
+            "--tokens",
+            "1",
+            "--backend",
+            "gpu",
+        ],
         vec!["verify", "x.blob"],
         vec!["verify", "x.blob", "--commitment", "0x12"],
-        vec!["eval", "x.blob", "--against", "y", "--text", "z", "--window", "1"],
+        vec![
+            "eval",
+            "x.blob",
+            "--against",
+            "y",
+            "--text",
+            "z",
+            "--window",
+            "1",
+        ],
         vec!["export", "folder"],
     ] {
         error_of(&mut blue(args), 2);
@@ -61,11 +103,23 @@ fn usage_errors_end_with_code_2() {
 
 #[test]
 fn a_closed_standard_output_ends_quietly() {
-    for args in [vec!["model", "list"], vec!["generate", "--tokens", "1,2,3", "--max-new", "8"], vec!["generate", "--tokens", "1,2,3", "--max-new", "8", "--json"]] {
-        let mut child = blue(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    for args in [
+        vec!["model", "list"],
+        vec!["generate", "--tokens", "1,2,3", "--max-new", "8"],
+        vec!["generate", "--tokens", "1,2,3", "--max-new", "8", "--json"],
+    ] {
+        let mut child = blue(&args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{args:?}");
-        assert!(output.stderr.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.stderr.is_empty(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }

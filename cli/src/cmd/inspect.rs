@@ -32,17 +32,48 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     let mut rows: Vec<Vec<String>> = record(&header)
         .into_iter()
-        .map(|(name, value)| vec![name.to_string(), value.as_str().map_or_else(|| value.to_string(), String::from)])
+        .map(|(name, value)| {
+            vec![
+                name.to_string(),
+                value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), String::from),
+            ]
+        })
         .collect();
-    rows.extend(header.metadata.iter().map(|(key, value)| vec![format!("metadata {key}"), value.clone()]));
-    let mut tensors = vec![["tensor", "type", "shape", "offset", "bytes"].map(String::from).to_vec()];
+    rows.extend(
+        header
+            .metadata
+            .iter()
+            .map(|(key, value)| vec![format!("metadata {key}"), value.clone()]),
+    );
+    let mut tensors = vec![
+        ["tensor", "type", "shape", "offset", "bytes"]
+            .map(String::from)
+            .to_vec(),
+    ];
     for e in &header.entries {
         let shape: Vec<_> = e.shape.iter().map(u32::to_string).collect();
-        tensors.push(vec![e.name.clone(), e.dtype.to_string(), format!("[{}]", shape.join(", ")), e.offset.to_string(), e.length.to_string()]);
+        tensors.push(vec![
+            e.name.clone(),
+            e.dtype.to_string(),
+            format!("[{}]", shape.join(", ")),
+            e.offset.to_string(),
+            e.length.to_string(),
+        ]);
     }
-    let mut text = format!("{}\n{}\n{} tensors, {}\n", output::table(&rows), output::table(&tensors), header.entries.len(), output::bytes(header.total_len));
+    let mut text = format!(
+        "{}\n{}\n{} tensors, {}\n",
+        output::table(&rows),
+        output::table(&tensors),
+        header.entries.len(),
+        output::bytes(header.total_len)
+    );
     if file_len != header.total_len {
-        text.push_str(&format!("the file has {file_len} bytes, the record says {}: it will not load\n", header.total_len));
+        text.push_str(&format!(
+            "the file has {file_len} bytes, the record says {}: it will not load\n",
+            header.total_len
+        ));
     }
     output::text(&text)
 }
@@ -66,14 +97,24 @@ fn record(header: &Header) -> Vec<(&'static str, Value)> {
         ("qk_norm", json!(d.qk_norm)),
         ("tied", json!(d.tied)),
         ("eps", json!(d.eps)),
-        ("tokenizer_digest", json!(output::hex(&header.tokenizer_digest))),
+        (
+            "tokenizer_digest",
+            json!(output::hex(&header.tokenizer_digest)),
+        ),
         ("stop_ids", json!(d.stop_ids)),
     ]
 }
 
 fn as_json(header: &Header, file_len: u64) -> Value {
-    let record: Map<String, Value> = record(header).into_iter().map(|(name, value)| (name.to_string(), value)).collect();
-    let metadata: Map<String, Value> = header.metadata.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    let record: Map<String, Value> = record(header)
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value))
+        .collect();
+    let metadata: Map<String, Value> = header
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
     let tensors: Vec<Value> = header
         .entries
         .iter()

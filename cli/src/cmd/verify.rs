@@ -32,7 +32,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let model = blob_file::load(&args.blob, Loader::new().expect(args.commitment), Code::Mismatch, Progress::new(args.json))?;
+    let model = blob_file::load(
+        &args.blob,
+        Loader::new().expect(args.commitment),
+        Code::Mismatch,
+        Progress::new(args.json),
+    )?;
     let digest = model.tokenizer_digest();
     let tokenizer = match bundle::tokenizer(&args.blob, digest)? {
         Some(_) => "verified",
@@ -40,7 +45,13 @@ pub(crate) fn run(args: Args) -> Outcome {
         None => "absent",
     };
     if args.json {
-        return output::json(&json!({"verified": true, "commitment": model.commitment().to_string(), "total_len": model.blob_len(), "tokenizer": tokenizer}));
+        return output::json(
+            &json!({"verified": true, "commitment": model.commitment().to_string(), "total_len": model.blob_len(), "tokenizer": tokenizer}),
+        );
     }
-    output::text(&format!("blob       verified, {}\ncommitment {}\ntokenizer  {tokenizer}\n", output::bytes(model.blob_len()), model.commitment()))
+    output::text(&format!(
+        "blob       verified, {}\ncommitment {}\ntokenizer  {tokenizer}\n",
+        output::bytes(model.blob_len()),
+        model.commitment()
+    ))
 }
