@@ -77,7 +77,9 @@ pub fn sample(config: &Config, seed: u64) -> Vec<u8> {
                 for matrix in ["q", "k", "v", "o", "gate", "up", "down"] {
                     bytes.extend(psh(&format!("{prefix}{matrix}.weight")));
                 }
-                let score_shift = 34 + log2(config.head_dim()) / 2 + random.range(-2, 1);
+                // Scores spread over a few units of log2.
+                let base = if config.qk_norm() { 29 } else { 21 };
+                let score_shift = base + log2(config.head_dim()) / 2 + random.range(-2, 1);
                 bytes.extend((random.range(1 << 30, (1 << 31) - 1) as i32).to_le_bytes());
                 bytes.extend((score_shift as i32).to_le_bytes());
             }
