@@ -5,7 +5,6 @@ use super::{Role, SourceError, Store};
 use crate::config::ModelConfig;
 use memmap2::Mmap;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::path::Path;
 
 const SINGLE: &str = "model.safetensors";
@@ -69,16 +68,13 @@ impl HfFolder {
         let mut tensors: HashMap<String, (usize, header::Entry)> = HashMap::new();
         for (i, name) in names.iter().enumerate() {
             let path = folder.join(name);
-            let file = File::open(&path).map_err(|e| match e.kind() {
+            let map = super::gguf::map_file(&path).map_err(|e| match e.kind() {
                 std::io::ErrorKind::NotFound => SourceError::MissingShard { name: name.clone() },
                 _ => SourceError::Io {
                     path: path.clone(),
                     source: e,
                 },
             })?;
-            // SAFETY: the mapping is read-only and private to this process; that nobody shortens or
-            // rewrites a checkpoint file while it is open is a documented condition of `Checkpoint::open`.
-            let map = unsafe { Mmap::map(&file) }.map_err(SourceError::io(&path))?;
             for entry in header::parse(name, &map)? {
                 if let Some((other, _)) = tensors.get(&entry.name) {
                     let first = names[*other].clone();

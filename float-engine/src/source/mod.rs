@@ -5,6 +5,7 @@
 
 mod error;
 mod folder;
+pub(crate) mod gguf;
 mod header;
 mod role;
 mod save;
@@ -142,6 +143,13 @@ impl Checkpoint {
         if path.is_dir() {
             let config = ModelConfig::from_hf_folder(path)?;
             let store = folder::HfFolder::open(path)?;
+            return Self::checked(config, Box::new(store));
+        }
+        if path
+            .extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
+        {
+            let (config, store) = gguf::GgufStore::open(path)?;
             return Self::checked(config, Box::new(store));
         }
         Err(SourceError::NoWeights {

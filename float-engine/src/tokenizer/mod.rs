@@ -1,0 +1,316 @@
+//! Byte-level BPE: text to ids and back.
+//!
+//! Text is text: a special token spelled out in it is encoded as its characters. Only
+//! [`Tokenizer::encode_with_specials`], for rendered templates, recognises special tokens.
+
+mod gguf;
+mod stream;
+
+pub use stream::StreamDecoder;
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// A byte-level BPE tokenizer.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    /// Set to encode special tokens as text.
+    inner: tokenizers::Tokenizer,
+    /// Special tokens with their ids, longest first.
+    specials: Vec<(String, u32)>,
+    special_ids: HashSet<u32>,
+    vocab_size: usize,
+}
+
+/// Why a tokenizer was refused, or a text was.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenizerError {
+    /// A file could not be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The file is malformed.
+    #[error("malformed tokenizer: {detail}")]
+    Malformed {
+        /// The defect.
+        detail: String,
+    },
+    /// A part of the tokenizer is of a kind that is not implemented.
+    #[error("the tokenizer's {part} is `{found}`; supported: {supported}")]
+    Unsupported {
+        /// Which part.
+        part: &'static str,
+        /// What was found.
+        found: String,
+        /// What is supported.
+        supported: &'static str,
+    },
+    /// A metadata key is absent or of the wrong type.
+    #[error("GGUF metadata: `{key}` is absent or not {expected}")]
+    Metadata {
+        /// The key.
+        key: &'static str,
+        /// The type it must have.
+        expected: &'static str,
+    },
+    /// Two ids have the same token.
+    #[error("ids {first} and {second} are both `{token}`")]
+    DuplicateToken {
+        /// The token.
+        token: String,
+        /// The lower id.
+        first: usize,
+        /// The higher id.
+        second: usize,
+    },
+    /// A merge that is not two tokens separated by a space.
+    #[error("merge {index} is `{merge}`; expected two tokens and a space between them")]
+    Merge {
+        /// The merge's rank.
+        index: usize,
+        /// Its text.
+        merge: String,
+    },
+    /// A special token that takes in the white space around it, matches whole words only, or is one character.
+    #[error(
+        "special token `{token}` uses lstrip, rstrip or single_word, or is a single character; none is supported"
+    )]
+    SpecialToken {
+        /// The token.
+        token: String,
+    },
+    /// The text could not be encoded.
+    #[error("cannot encode: {detail}")]
+    Encode {
+        /// What the BPE said.
+        detail: String,
+    },
+    /// The merges build a special token out of plain text.
+    #[error(
+        "the text contains special token {id}, which the tokenizer builds from plain characters"
+    )]
+    SpecialInText {
+        /// The special token's id.
+        id: u32,
+    },
+}
+
+/// The parts of a `tokenizer.json` that are looked at before it is loaded.
+#[derive(serde::Deserialize)]
+struct Probe {
+    model: Kind,
+    decoder: Option<Kind>,
+}
+
+#[derive(serde::Deserialize)]
+struct Kind {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+impl Tokenizer {
+    /// Reads `tokenizer.json` of a checkpoint folder, or the metadata of a `.gguf` file.
+    ///
+    /// # Errors
+    /// An unreadable, malformed or unsupported file.
+    pub fn open(path: &Path) -> Result<Self, TokenizerError> {
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| TokenizerError::Io { path, source }
+        };
+        if path.is_dir() {
+            let file = path.join("tokenizer.json");
+            return Self::from_json(&std::fs::read(&file).map_err(io(&file))?);
+        }
+        let map = crate::source::gguf::map_file(path).map_err(io(path))?;
+        let file = quant_core::gguf::GgufFile::parse(&map);
+        let file = file.map_err(|e| TokenizerError::Malformed {
+            detail: e.to_string(),
+        })?;
+        Self::from_gguf(file.metadata())
+    }
+
+    /// Reads the text of a `tokenizer.json`, with merges as pairs or as strings.
+    ///
+    /// Truncation, padding and templates that add tokens are ignored: nothing is ever added to a text.
+    ///
+    /// # Errors
+    /// A malformed file, or one that is not a byte-level BPE.
+    pub fn from_json(json: &[u8]) -> Result<Self, TokenizerError> {
+        let malformed = |detail: String| TokenizerError::Malformed { detail };
+        let probe: Probe = serde_json::from_slice(json).map_err(|e| malformed(e.to_string()))?;
+        let kind = |k: Option<Kind>| k.and_then(|k| k.kind).unwrap_or_else(|| "none".into());
+        let (model, decoder) = (kind(Some(probe.model)), kind(probe.decoder));
+        if model != "BPE" {
+            return Err(TokenizerError::Unsupported {
+                part: "model",
+                found: model,
+                supported: "BPE",
+            });
+        }
+        if decoder != "ByteLevel" {
+            return Err(TokenizerError::Unsupported {
+                part: "decoder",
+                found: decoder,
+                supported: "ByteLevel",
+            });
+        }
+        let mut inner =
+            tokenizers::Tokenizer::from_bytes(json).map_err(|e| malformed(e.to_string()))?;
+        inner
+            .with_truncation(None)
+            .map_err(|e| malformed(e.to_string()))?;
+        inner.with_padding(None);
+        inner.set_encode_special_tokens(true);
+
+        let mut specials = Vec::new();
+        for (id, token) in inner.get_added_tokens_decoder() {
+            if !token.special || token.content.is_empty() {
+                continue;
+            }
+            let short = token.content.chars().nth(1).is_none();
+            if token.lstrip || token.rstrip || token.single_word || short {
+                return Err(TokenizerError::SpecialToken {
+                    token: token.content,
+                });
+            }
+            specials.push((token.content, id));
+        }
+        specials.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
+        let special_ids = specials.iter().map(|(_, id)| *id).collect();
+        let largest = inner.get_vocab(true).into_values().max();
+        Ok(Self {
+            inner,
+            specials,
+            special_ids,
+            vocab_size: largest.map_or(0, |id| id as usize + 1),
+        })
+    }
+
+    /// The ids of `text`; special tokens spelled out in it are plain characters. Nothing is added.
+    ///
+    /// # Errors
+    /// A tokenizer whose pipeline fails on the text.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let encoding = self
+            .inner
+            .encode_fast(text, false)
+            .map_err(|e| TokenizerError::Encode {
+                detail: e.to_string(),
+            })?;
+        let ids = encoding.get_ids().to_vec();
+        match ids.iter().find(|&&id| self.is_special(id)) {
+            Some(&id) => Err(TokenizerError::SpecialInText { id }),
+            None => Ok(ids),
+        }
+    }
+
+    /// The ids of `text`, special tokens recognised. Only for text whose author may use them.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_with_specials(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let mut ids = Vec::new();
+        let mut rest = text;
+        while let Some((at, len, id)) = self.first_special(rest) {
+            ids.extend(self.encode(&rest[..at])?);
+            ids.push(id);
+            rest = &rest[at + len..];
+        }
+        ids.extend(self.encode(rest)?);
+        Ok(ids)
+    }
+
+    /// The first special token in `text`, the longest where several start: offset, length, id.
+    pub(crate) fn first_special(&self, text: &str) -> Option<(usize, usize, u32)> {
+        let found = self
+            .specials
+            .iter()
+            .filter_map(|(s, id)| Some((text.find(s.as_str())?, s.len(), *id)));
+        found.min_by_key(|&(at, len, _)| (at, usize::MAX - len))
+    }
+
+    /// The special tokens with their ids, longest first.
+    pub fn specials(&self) -> &[(String, u32)] {
+        &self.specials
+    }
+
+    /// The text of `ids`, invalid UTF-8 replaced by U+FFFD; ids without a token give nothing.
+    pub fn decode(&self, ids: &[u32], skip_specials: bool) -> String {
+        let mut stream = self.stream(skip_specials);
+        let mut text: String = ids.iter().map(|&id| stream.push(id)).collect();
+        text.push_str(&stream.finish());
+        text
+    }
+
+    /// A decoder for ids that arrive one at a time.
+    pub fn stream(&self, skip_specials: bool) -> StreamDecoder<'_> {
+        StreamDecoder::new(self, skip_specials)
+    }
+
+    /// The bytes that `id` stands for; `None` for an id without a token.
+    pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
+        let token = self.inner.id_to_token(id)?;
+        let bytes: Option<Vec<u8>> = token.chars().map(char_byte).collect();
+        // a token with characters outside the byte alphabet stands for itself
+        Some(bytes.unwrap_or_else(|| token.into_bytes()))
+    }
+
+    /// Whether `id` is a special token.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.special_ids.contains(&id)
+    }
+
+    /// One more than the largest id of a token; a model's `vocab` may be larger.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// The id of a token, spelled as in the vocabulary (bytes as their printable characters).
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// The token of an id, spelled as in the vocabulary.
+    pub fn id_to_token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// The tokenizer as the text of a `tokenizer.json`: vocabulary by id, merges by rank, the same bytes every time.
+    ///
+    /// # Errors
+    /// Only if serialisation fails.
+    pub fn to_json(&self) -> Result<Vec<u8>, TokenizerError> {
+        let text = self
+            .inner
+            .to_string(false)
+            .map_err(|e| TokenizerError::Malformed {
+                detail: e.to_string(),
+            })?;
+        Ok(text.into_bytes())
+    }
+}
+
+/// The byte that a character of the byte-level alphabet stands for: printable Latin-1 for itself, and
+/// U+0100 on for the other bytes in order.
+fn char_byte(c: char) -> Option<u8> {
+    use std::sync::OnceLock;
+    static MAP: OnceLock<HashMap<char, u8>> = OnceLock::new();
+    let map = MAP.get_or_init(|| {
+        let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+        let others = (0..=255u8)
+            .filter(|&b| !printable(b))
+            .zip('\u{100}'..)
+            .map(|(b, c)| (c, b));
+        (0..=255u8)
+            .filter(|&b| printable(b))
+            .map(|b| (char::from(b), b))
+            .chain(others)
+            .collect()
+    });
+    map.get(&c).copied()
+}
