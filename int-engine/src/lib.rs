@@ -8,6 +8,12 @@
 pub mod blob;
 pub mod commitment;
 pub mod config;
+pub mod engine;
+pub mod halt;
+pub mod kernels;
 pub mod model;
+pub mod ops;
+pub mod pool;
+mod session;
 pub mod tables;
 pub mod toy;

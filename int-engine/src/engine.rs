@@ -1,0 +1,248 @@
+//! Engines and sessions: the seam between the function and the devices that compute it.
+
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use sha3::{Digest, Keccak256};
+
+use crate::commitment::Commitment;
+use crate::config::Config;
+use crate::halt::{Error, Fault, Halt};
+use crate::kernels::Kernels;
+use crate::model::Model;
+use crate::pool::Pool;
+use crate::session::{CpuSession, Plan};
+
+/// A model on a device, ready to start sessions.
+pub trait Engine: Send + Sync {
+    /// The model's configuration.
+    fn config(&self) -> &Config;
+    /// The commitment of the model's blob.
+    fn commitment(&self) -> Commitment;
+    /// What computes: the kernels' or the device's name.
+    fn backend(&self) -> &str;
+    /// A new session at position 0.
+    ///
+    /// # Errors
+    /// When the machine lacks the memory or the device fails.
+    fn session(&self) -> Result<Box<dyn Session>, Fault>;
+}
+
+/// Receives (position, the `vocab` Q16 logits of the position).
+pub type LogitsSink<'a> = &'a mut dyn FnMut(usize, &[i32]);
+
+/// Receives (stage, position, the `hidden` residual values): stage 0 is the embedding, stage i + 1 follows layer i.
+pub type TraceSink<'a> = &'a mut dyn FnMut(usize, usize, &[i32]);
+
+/// One sequence of tokens and its KV cache.
+///
+/// Every call that takes tokens checks all of them before anything changes: an error leaves the session as it was,
+/// except that a failing device may lose it. Chunking never changes a result.
+pub trait Session: Send {
+    /// The model's configuration.
+    fn config(&self) -> &Config;
+
+    /// Tokens fed so far.
+    fn position(&self) -> usize;
+
+    /// Appends tokens (spec 3.4). No tokens are a no-op after the first one, and an empty prompt before.
+    ///
+    /// # Errors
+    /// [`Halt`] in the order of spec 3.5, or a [`Fault`].
+    fn feed(&mut self, tokens: &[u32]) -> Result<(), Error>;
+
+    /// As [`Session::feed`], and hands every position's residual after every stage to `sink`: within a run of
+    /// positions stage by stage, positions ascending.
+    ///
+    /// # Errors
+    /// As [`Session::feed`].
+    fn feed_traced(&mut self, tokens: &[u32], sink: TraceSink<'_>) -> Result<(), Error>;
+
+    /// As [`Session::feed`], and hands the logits of every fed position to `sink`, positions ascending.
+    ///
+    /// # Errors
+    /// As [`Session::feed`].
+    fn feed_all_logits(&mut self, tokens: &[u32], sink: LogitsSink<'_>) -> Result<(), Error>;
+
+    /// The `vocab` Q16 logits of the last fed position; `None` when the last call was not a feed that reached one.
+    fn logits(&mut self) -> Option<&[i32]>;
+
+    /// The accepted id with the largest logit of the last fed position, the lowest of equals.
+    fn greedy(&mut self) -> Option<u32> {
+        let accepted = self.config().accepted_ids();
+        self.logits().map(|logits| argmax(&logits[..accepted]))
+    }
+
+    /// Forgets the tokens from `len` on; a no-op when there are none. Logits are gone until the next feed.
+    fn truncate(&mut self, len: usize);
+
+    /// Forgets everything.
+    fn reset(&mut self) {
+        self.truncate(0);
+    }
+}
+
+/// The engine of this crate: the model in host memory, one set of kernels, a fixed number of threads.
+#[derive(Debug)]
+pub struct CpuEngine {
+    plan: Arc<Plan>,
+}
+
+impl CpuEngine {
+    /// An engine that computes with `kernels` on `threads` threads; sessions share them, one operation at a time.
+    #[must_use]
+    pub fn new(model: Arc<Model>, kernels: &'static Kernels, threads: NonZeroUsize) -> Self {
+        Self { plan: Arc::new(Plan::new(model, kernels, Pool::new(threads))) }
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &Arc<Model> {
+        &self.plan.model
+    }
+}
+
+impl Engine for CpuEngine {
+    fn config(&self) -> &Config {
+        self.plan.model.config()
+    }
+
+    fn commitment(&self) -> Commitment {
+        self.plan.model.commitment()
+    }
+
+    fn backend(&self) -> &str {
+        self.plan.kernels.name
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>, Fault> {
+        Ok(Box::new(CpuSession::new(Arc::clone(&self.plan))?))
+    }
+}
+
+/// Why a generation ended (spec 3.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Finish {
+    /// `max_new` tokens were generated.
+    Length,
+    /// The last token is a stop id.
+    Stop,
+    /// Prompt and output fill the context.
+    Context,
+    /// The caller's `on_token` broke off.
+    Interrupted,
+}
+
+/// The result of [`generate`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Generation {
+    /// The generated ids, a stop id included.
+    pub ids: Vec<u32>,
+    /// Why there are no more.
+    pub finish: Finish,
+}
+
+/// The checks of spec 3.5 for `tokens` after `position` fed ones, in order.
+///
+/// # Errors
+/// The first that fails. An empty prompt is refused at position 0 only.
+pub fn check_tokens(config: &Config, position: usize, tokens: &[u32]) -> Result<(), Halt> {
+    if position == 0 && tokens.is_empty() {
+        return Err(Halt::EmptyPrompt);
+    }
+    let (len, max) = (position.saturating_add(tokens.len()), config.max_context());
+    if len > max {
+        return Err(Halt::ContextExceeded { len, max });
+    }
+    let accepted = config.accepted_ids();
+    match tokens.iter().position(|&id| id as usize >= accepted) {
+        Some(i) => Err(Halt::TokenOutOfRange { position: position + i, id: tokens[i], accepted }),
+        None => Ok(()),
+    }
+}
+
+/// Greedy generation exactly as spec 3.5, from an empty context: `session` is reset first.
+///
+/// `on_token` sees each id as it is generated and may break off.
+///
+/// # Errors
+/// The [`Halt`]s of spec 3.5, or a [`Fault`].
+pub fn generate(
+    session: &mut dyn Session,
+    prompt: &[u32],
+    max_new: usize,
+    on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
+) -> Result<Generation, Error> {
+    session.reset();
+    check_tokens(session.config(), 0, prompt)?;
+    let max_context = session.config().max_context();
+    let mut ids = Vec::new();
+    if max_new == 0 {
+        return Ok(Generation { ids, finish: Finish::Length });
+    }
+    session.feed(prompt)?;
+    let finish = loop {
+        if prompt.len() + ids.len() == max_context {
+            break Finish::Context;
+        }
+        let Some(id) = session.greedy() else {
+            return Err(Fault::Device("no logits after a feed".into()).into());
+        };
+        ids.push(id);
+        let flow = on_token(id);
+        if session.config().stop_ids().contains(&id) {
+            break Finish::Stop;
+        }
+        if ids.len() == max_new {
+            break Finish::Length;
+        }
+        if flow.is_break() {
+            break Finish::Interrupted;
+        }
+        if prompt.len() + ids.len() < max_context {
+            session.feed(&[id])?;
+        }
+    };
+    Ok(Generation { ids, finish })
+}
+
+/// The index of the largest value, the lowest of equals; 0 for no values.
+#[must_use]
+pub fn argmax(values: &[i32]) -> u32 {
+    let mut best = 0;
+    for (i, v) in values.iter().enumerate() {
+        if *v > values[best] {
+            best = i;
+        }
+    }
+    best as u32
+}
+
+/// The logits digest of spec 3.5: keccak256 of the values as consecutive little-endian int32.
+#[must_use]
+pub fn logits_digest(logits: &[i32]) -> [u8; 32] {
+    let mut hasher = Keccak256::new();
+    for v in logits {
+        hasher.update(v.to_le_bytes());
+    }
+    hasher.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn argmax_takes_the_lowest_of_equals() {
+        assert_eq!(argmax(&[]), 0);
+        assert_eq!(argmax(&[-5, -3, -3, -9]), 1);
+        assert_eq!(argmax(&[i32::MIN, i32::MIN + 1, i32::MAX, i32::MAX]), 2);
+    }
+
+    #[test]
+    fn the_digest_is_keccak_of_little_endian_words() {
+        assert_eq!(logits_digest(&[]), crate::commitment::keccak256(b""));
+        assert_eq!(logits_digest(&[1, -2]), crate::commitment::keccak256(&[1, 0, 0, 0, 254, 255, 255, 255]));
+    }
+}

@@ -1,0 +1,70 @@
+//! How a call can end without a result: refused input, or trouble of this machine.
+
+/// Bad input: the same on every machine, and part of the function (spec 3.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Halt {
+    /// The prompt holds no token.
+    #[error("the prompt is empty, must hold at least one token")]
+    EmptyPrompt,
+    /// More tokens than the model's context.
+    #[error("{len} tokens exceed the context of {max}")]
+    ContextExceeded {
+        /// Tokens that the session would hold.
+        len: usize,
+        /// The model's `max_context`.
+        max: usize,
+    },
+    /// An id that a prompt may not hold.
+    #[error("token {id} at position {position} is out of range, must be below {accepted}")]
+    TokenOutOfRange {
+        /// Position of the token in the session.
+        position: usize,
+        /// The refused id.
+        id: u32,
+        /// The model's `accepted_ids`.
+        accepted: usize,
+    },
+}
+
+/// Trouble of this machine, which says nothing about the input.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault {
+    /// The allocator refused.
+    #[error("out of memory: {bytes} bytes for {what}")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What they were for.
+        what: &'static str,
+    },
+    /// A device of an engine failed.
+    #[error("device: {0}")]
+    Device(String),
+}
+
+/// A call that ended without a result.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// The input is refused, on every machine.
+    #[error(transparent)]
+    Halt(#[from] Halt),
+    /// This machine failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// Grows `v` to `len` elements with copies of `value`, or reports that the allocator refused.
+pub(crate) fn try_resize<T: Clone>(v: &mut Vec<T>, len: usize, value: T, what: &'static str) -> Result<(), Fault> {
+    try_reserve(v, len, what)?;
+    v.resize(len, value);
+    Ok(())
+}
+
+/// Makes room for `len` elements in all.
+pub(crate) fn try_reserve<T>(v: &mut Vec<T>, len: usize, what: &'static str) -> Result<(), Fault> {
+    if len > v.capacity() {
+        let bytes = len.saturating_mul(size_of::<T>());
+        v.try_reserve_exact(len - v.len()).map_err(|_| Fault::OutOfMemory { bytes, what })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! One suite for every backend: each kernel against a plain loop in wide integers.
+
+use super::Kernels;
+use crate::ops::attention::{self, QueryScale};
+use crate::ops::fixed::I31;
+use crate::ops::ratio::TokenScale;
+use crate::ops::{dynq, hadamard, requantize, rms, swiglu};
+
+/// splitmix64: recipes instead of stored inputs.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// In [-limit, limit].
+    fn within(&mut self, limit: i64) -> i64 {
+        (self.next() % (2 * limit as u64 + 1)) as i64 - limit
+    }
+
+    /// Symmetric with a random magnitude class, so that small values and limits are both common.
+    fn wide(&mut self, limit: i64) -> i64 {
+        let down = self.next() % 40;
+        match self.next() % 8 {
+            0 => limit,
+            1 => -limit,
+            _ => self.within(limit) >> down,
+        }
+        .max(-limit)
+    }
+
+    fn bytes(&mut self, n: usize) -> Vec<i8> {
+        (0..n).map(|_| self.within(127) as i8).collect()
+    }
+}
+
+/// Around one and two steps (16), one and two register loads of 32, a cache line (64), the softmax's int32
+/// limit of keys (512), and the longest row of the target models (3072).
+const LENGTHS: [usize; 21] = [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 127, 128, 129, 576, 3072];
+
+/// The fillings of an int8 operand.
+fn patterns(n: usize, rng: &mut Rng) -> Vec<Vec<i8>> {
+    vec![
+        vec![127; n],
+        vec![-127; n],
+        (0..n).map(|i| if i % 2 == 0 { 127 } else { -127 }).collect(),
+        (0..n).map(|i| i8::from(i == n - 1)).collect(),
+        rng.bytes(n),
+    ]
+}
+
+pub(super) fn gemm(k: &Kernels) {
+    let mut rng = Rng(1);
+    let check = |weights: &[i8], cols: usize, x: &[i8]| {
+        let (rows, tokens) = (weights.len() / cols, x.len() / cols);
+        let mut out = vec![0x5555_5555; rows * tokens];
+        (k.gemm)(weights, cols, x, &mut out);
+        for t in 0..tokens {
+            for r in 0..rows {
+                let row = &weights[r * cols..][..cols];
+                let want: i64 = row.iter().zip(&x[t * cols..]).map(|(&a, &b)| i64::from(a) * i64::from(b)).sum();
+                assert_eq!(i64::from(out[t * rows + r]), want, "{}: {rows}x{cols}, {tokens} tokens, ({t}, {r})", k.name);
+            }
+        }
+    };
+    for cols in LENGTHS {
+        for x in patterns(cols, &mut rng) {
+            for weights in patterns(cols, &mut rng) {
+                check(&weights, cols, &x);
+            }
+        }
+        // Rows and tokens around the register tile (4 x 3), twice it, and none.
+        for rows in [0, 1, 3, 4, 5, 8, 9] {
+            for tokens in [0, 1, 2, 3, 4, 5, 6, 7] {
+                let (weights, x) = (rng.bytes(rows * cols), rng.bytes(tokens * cols));
+                check(&weights, cols, &x);
+            }
+        }
+    }
+    // The longest row: 65536 * 127^2 < 2^30.
+    check(&vec![127; 5 * 65536], 65536, &vec![127; 65536]);
+    check(&vec![127; 65536], 65536, &vec![-127; 65536]);
+}
+
+pub(super) fn weighted_sum(k: &Kernels) {
+    let mut rng = Rng(2);
+    for width in [2, 14, 16, 18, 32, 48, 64, 66, 80, 128, 256] {
+        for keys in [0, 1, 2, 3, 31, 511, 512, 513, 1025] {
+            for case in 0..4 {
+                let w: Vec<u16> = (0..keys)
+                    .map(|_| match case {
+                        0 => 1 << 15,
+                        1 => (1 << 15) - 1,
+                        _ => (rng.next() % ((1 << 15) + 1)) as u16,
+                    })
+                    .collect();
+                let values = if case < 3 { vec![if case == 0 { -127 } else { 127 }; keys * width] } else { rng.bytes(keys * width) };
+                let mut n: Vec<i64> = (0..width as i64).collect();
+                (k.weighted_sum)(&w, &values, &mut n);
+                for (i, &n) in n.iter().enumerate() {
+                    let want: i64 = (0..keys).map(|s| i64::from(w[s]) * i64::from(values[s * width + i])).sum();
+                    assert_eq!(n, want + i as i64, "{}: {keys} keys of {width}, channel {i}, case {case}", k.name);
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn rows(k: &Kernels) {
+    let mut rng = Rng(3);
+    for len in LENGTHS {
+        for limit in [0, 1, 127, 32767, (1 << 24) - 1, 1 << 24, 1 << 26, i64::from(I31)] {
+            let u: Vec<i32> = (0..len).map(|_| rng.wide(limit) as i32).collect();
+            let m = dynq::max_abs(&u);
+            assert_eq!((k.max_abs)(&u), m, "{}: max_abs of {len}", k.name);
+            let (mut got, mut want) = (vec![1i8; len], vec![2i8; len]);
+            (k.quantize)(&u, m, &mut got);
+            dynq::quantize(&u, m, &mut want);
+            assert_eq!(got, want, "{}: quantize {len} up to {limit}", k.name);
+            let sh = rms::alignment(m);
+            assert_eq!((k.sum_squares)(&u, sh), rms::sum_squares(&u, sh), "{}: sum_squares of {len}", k.name);
+            let y: Vec<i32> = (0..len).map(|_| rng.wide(i64::from(I31)) as i32).collect();
+            let (mut got, mut want) = (u.clone(), u.clone());
+            (k.add_residual)(&mut got, &y);
+            requantize::add_residual(&mut want, &y);
+            assert_eq!(got, want, "{}: add_residual {len}", k.name);
+        }
+    }
+    assert_eq!((k.max_abs)(&[]), 0);
+    (k.quantize)(&[], 5, &mut []);
+    // The longest row of the largest values: 8192 * 2^48.
+    assert_eq!((k.sum_squares)(&vec![-I31; 8192], 7), 1 << 61);
+}
+
+pub(super) fn requantization(k: &Kernels) {
+    let mut rng = Rng(4);
+    let limits = [32767, 1 << 22, 1 << 26, I31];
+    for len in [1, 7, 8, 9, 15, 16, 17, 576] {
+        for round in 0..400 {
+            let left = (rng.next() % 6) as u32;
+            let bound = i64::from(I31) >> left;
+            let scale = match rng.next() % 4 {
+                0 => None,
+                1 => Some(TokenScale { mantissa: 0, exponent: 0 }),
+                // -108 to 37: every exponent that RATIO, norm_scale and the shifts of 3.3 and 3.4 can give, and beyond.
+                _ => Some(TokenScale { mantissa: ((1 << 30) + rng.next() % (1 << 30)) as i32, exponent: rng.within(108) as i32 }),
+            };
+            // Shifts near the steps of each case half of the time.
+            let near = [-64, -32, -31, -30, -1, 0, 1, 30, 31, 32, 33, 62, 63, 64];
+            let shift: Vec<i8> = (0..len)
+                .map(|_| if rng.next() % 2 == 0 { near[rng.next() as usize % near.len()] } else { rng.within(64) as i8 })
+                .collect();
+            let mult: Vec<i32> =
+                (0..len).map(|_| if rng.next() % 4 == 0 { I31 } else { ((1 << 30) + rng.next() % (1 << 30)) as i32 }).collect();
+            let row: Vec<i32> = (0..len).map(|_| rng.wide(bound) as i32).collect();
+            let limit = limits[rng.next() as usize % 4];
+            let (mut got, mut want) = (row.clone(), row);
+            (k.requantize)(&mut got, left, scale, &mult, &shift, limit);
+            requantize::requantize_row(&mut want, left, scale, &mult, &shift, limit);
+            assert_eq!(got, want, "{}: requantize {len}, round {round}", k.name);
+        }
+    }
+}
+
+pub(super) fn mlp(k: &Kernels) {
+    let mut rng = Rng(5);
+    for len in LENGTHS {
+        for limit in [0, 1 << 12, 1 << 16, (1 << 16) + 1, 1 << 26] {
+            let [g, u] = [0, 1].map(|_| (0..len).map(|_| rng.wide(limit) as i32).collect::<Vec<_>>());
+            let (mut got, mut want) = (vec![1i64; len], vec![2i64; len]);
+            let m = (k.swiglu)(&g, &u, &mut got);
+            assert_eq!(m, swiglu::swiglu_row(&g, &u, &mut want), "{}: swiglu {len}", k.name);
+            assert_eq!(got, want, "{}: swiglu {len} up to {limit}", k.name);
+            let c = (64 - m.leading_zeros()).saturating_sub(20 + (rng.next() % 11) as u32);
+            let (mut got, mut want) = (vec![1i32; len], vec![2i32; len]);
+            (k.narrow)(&want_h(&g, &u), c, &mut got);
+            swiglu::narrow_row(&want_h(&g, &u), c, &mut want);
+            assert_eq!(got, want, "{}: narrow {len} by {c}", k.name);
+        }
+    }
+    for size in (0..=12).map(|b| 1usize << b) {
+        for runs in [0, 1, 3] {
+            let bound = i64::from(I31) / size as i64;
+            let x: Vec<i32> = (0..runs * size).map(|_| rng.wide(bound) as i32).collect();
+            let (mut got, mut want) = (x.clone(), x.clone());
+            (k.butterflies)(&mut got, size);
+            hadamard::butterflies(&mut want, size);
+            assert_eq!(got, want, "{}: butterflies {size}", k.name);
+        }
+    }
+}
+
+fn want_h(g: &[i32], u: &[i32]) -> Vec<i64> {
+    g.iter().zip(u).map(|(&g, &u)| swiglu::swiglu(g, u)).collect()
+}
+
+pub(super) fn softmax(k: &Kernels) {
+    let mut rng = Rng(6);
+    for keys in LENGTHS {
+        for round in 0..24 {
+            let scale = QueryScale::new(
+                (rng.next() % 32768) as u16,
+                ((1 << 30) + rng.next() % (1 << 30)) as i32,
+                [0, 1, 10, 20, 25, 30, 61][round % 7],
+            );
+            let dots: Vec<i32> = (0..keys).map(|_| rng.wide(256 * 127 * 127) as i32).collect();
+            let [mk, mv] = [0, 1].map(|_| (0..keys).map(|_| rng.wide(32767).unsigned_abs() as u16).collect::<Vec<_>>());
+            let (mut got, mut want) = (dots.clone(), dots);
+            let top = (k.log_scores)(scale, &mut got, &mk);
+            assert_eq!(top, scale.log_scores(&mut want, &mk), "{}: largest score of {keys}", k.name);
+            assert_eq!(got, want, "{}: scores of {keys}, round {round}", k.name);
+            let (mut got_w, mut want_w) = (vec![1u16; keys], vec![2u16; keys]);
+            let normalizer = (k.softmax_weights)(&mut got, top, &mv, &mut got_w);
+            assert_eq!(normalizer, attention::softmax_weights(&mut want, top, &mv, &mut want_w), "{}: {keys} keys", k.name);
+            assert_eq!(got_w, want_w, "{}: weights of {keys}, round {round}", k.name);
+        }
+    }
+}
+
+/// The suite for one backend; an absent one says so instead of passing silently.
+macro_rules! conformance {
+    ($($backend:ident),*) => {
+        $(mod $backend {
+            use super::super::Kernels;
+
+            fn with(suite: fn(&Kernels)) {
+                match Kernels::by_name(stringify!($backend)) {
+                    Ok(kernels) => suite(kernels),
+                    Err(reason) => println!("SKIP {}: {reason}", stringify!($backend)),
+                }
+            }
+
+            conformance!(@tests gemm, weighted_sum, rows, requantization, mlp, softmax);
+        })*
+
+        #[test]
+        fn every_backend_has_the_suite() {
+            assert_eq!(Kernels::all().map(|(name, _)| name), [$(stringify!($backend)),*]);
+        }
+    };
+    (@tests $($suite:ident),*) => {
+        $(#[test]
+        fn $suite() {
+            with(super::$suite);
+        })*
+    };
+}
+
+conformance!(scalar, avx2);
+
+#[test]
+fn names() {
+    use super::BackendError;
+    for (name, kernels) in Kernels::all() {
+        match kernels {
+            Some(kernels) => assert_eq!(kernels.name, name),
+            None => assert_eq!(Kernels::by_name(name).err(), Some(BackendError::Absent(name))),
+        }
+    }
+    assert_eq!(Kernels::by_name("sse").err(), Some(BackendError::Unknown("sse".into())));
+    assert!(std::ptr::eq(Kernels::by_name("scalar").unwrap(), Kernels::scalar()));
+}

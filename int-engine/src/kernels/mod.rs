@@ -1,0 +1,97 @@
+//! The CPU kernels: one table of plain functions a backend, all with the same results.
+//!
+//! A backend may take the sums in any order (spec 0.4: every partial sum fits the accumulator), may
+//! round magnitudes instead of signed values where the rounding is symmetric, and must otherwise
+//! equal [`scalar`] on every input of the stated domains. The choice is a value held by its owner:
+//! there is no global and nothing is read from the environment.
+
+use crate::ops::attention::{Normalizer, QueryScale};
+use crate::ops::ratio::TokenScale;
+
+#[cfg(test)]
+mod conformance;
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+/// The functions of one backend. Lengths that do not fit together are a caller's mistake and panic.
+#[derive(Debug)]
+pub struct Kernels {
+    /// The backend's name, as [`Kernels::by_name`] takes it.
+    pub name: &'static str,
+    /// `gemm(weights, cols, x, out)`: out[t][r] = sum_k weights[r][k] * x[t][k] in int32.
+    ///
+    /// `weights` is `[rows][cols]`, `x` `[tokens][cols]`, `out` `[tokens][rows]`, all row-major;
+    /// 1 <= cols <= 65536, weights in -127 ..= 127, x in -127 ..= 127: |out| <= 65536 * 127^2 < 2^30.
+    pub gemm: fn(&[i8], usize, &[i8], &mut [i32]),
+    /// `weighted_sum(w, values, n)`: n_i += sum_s w_s * values[s][i]; at most 32768 weights w_s <= 2^15,
+    /// `values` `[keys][n.len()]` in -127 ..= 127.
+    pub weighted_sum: fn(&[u16], &[i8], &mut [i64]),
+    /// The largest magnitude of a row of |u_i| <= 2^31 - 1; 0 for an empty row.
+    pub max_abs: fn(&[i32]) -> u32,
+    /// `quantize(u, m, q)`: spec 1.5 for a row whose largest magnitude is m.
+    pub quantize: fn(&[i32], u32, &mut [i8]),
+    /// `sum_squares(x, sh)`: the sum of spec 1.6 without eps; sh = max(0, bl(max |x_i|) - 24).
+    pub sum_squares: fn(&[i32], u32) -> u64,
+    /// `requantize(row, left, scale, mult, shift, limit)`: spec 1.8 in place, `left` = -psh.
+    pub requantize: fn(&mut [i32], u32, Option<TokenScale>, &[i32], &[i8], i32),
+    /// `add_residual(x, y)`: x_i = sat(x_i + y_i, 2^31 - 1); inputs above -2^31.
+    pub add_residual: fn(&mut [i32], &[i32]),
+    /// `butterflies(x, size)`: the Walsh-Hadamard transform of every run of `size` values, in place.
+    pub butterflies: fn(&mut [i32], usize),
+    /// `swiglu(g, u, h)`: spec 1.12 on a row; returns the largest magnitude.
+    pub swiglu: fn(&[i32], &[i32], &mut [i64]) -> u64,
+    /// `narrow(h, c, out)`: rdbpot(h_i, c), |h_i| <= 2^52, results within int32.
+    pub narrow: fn(&[i64], u32, &mut [i32]),
+    /// `log_scores(scale, dots, mk)`: scores of spec 1.14 in place of dot products; returns the largest.
+    pub log_scores: fn(QueryScale, &mut [i32], &[u16]) -> i32,
+    /// `softmax_weights(z, top, mv, w)`: the weights of spec 1.14; `z` is overwritten.
+    pub softmax_weights: fn(&mut [i32], i32, &[u16], &mut [u16]) -> Normalizer,
+}
+
+impl Kernels {
+    /// The portable backend, present everywhere.
+    #[must_use]
+    pub fn scalar() -> &'static Self {
+        &scalar::KERNELS
+    }
+
+    /// Every backend that this crate knows, the slowest first, with `None` where this CPU or target lacks it.
+    #[must_use]
+    pub fn all() -> [(&'static str, Option<&'static Self>); 2] {
+        #[cfg(target_arch = "x86_64")]
+        let avx2 = x86_64::avx2::kernels();
+        #[cfg(not(target_arch = "x86_64"))]
+        let avx2 = None;
+        [("scalar", Some(Self::scalar())), ("avx2", avx2)]
+    }
+
+    /// The fastest backend of this CPU.
+    #[must_use]
+    pub fn detect() -> &'static Self {
+        Self::all().into_iter().rev().find_map(|(_, kernels)| kernels).unwrap_or(Self::scalar())
+    }
+
+    /// A backend by name.
+    ///
+    /// # Errors
+    /// When no backend has the name, or this machine lacks it.
+    pub fn by_name(name: &str) -> Result<&'static Self, BackendError> {
+        match Self::all().into_iter().find(|(known, _)| *known == name) {
+            Some((_, Some(kernels))) => Ok(kernels),
+            Some((name, None)) => Err(BackendError::Absent(name)),
+            None => Err(BackendError::Unknown(name.to_owned())),
+        }
+    }
+}
+
+/// Why a backend cannot be had by name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BackendError {
+    /// No backend has the name.
+    #[error("backend `{0}` is unknown, must be one of scalar, avx2")]
+    Unknown(String),
+    /// The backend exists, but not on this CPU or target.
+    #[error("backend `{0}` needs instructions that this machine lacks")]
+    Absent(&'static str),
+}

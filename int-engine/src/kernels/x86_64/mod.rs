@@ -1,0 +1,3 @@
+//! Backends of x86-64.
+
+pub(super) mod avx2;

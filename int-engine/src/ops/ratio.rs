@@ -1,0 +1,65 @@
+//! Token scales (spec 1.4, 1.7).
+
+use super::fixed::{bit_length, bit_length_64};
+
+/// The pair `(t, e)` for the real number t / 2^31 * 2^-e, 0 <= t < 2^31 (spec 1.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenScale {
+    /// The mantissa t: zero, or in [2^30, 2^31).
+    pub mantissa: i32,
+    /// The exponent e; larger is smaller.
+    pub exponent: i32,
+}
+
+/// The scale of the integer m < 2^31 (spec 1.4). The exponent is in [-31, 0].
+pub fn norm_scale(m: u32) -> TokenScale {
+    debug_assert!(m < 1 << 31, "norm_scale domain: m < 2^31");
+    if m == 0 {
+        return TokenScale::default();
+    }
+    let b = bit_length(m);
+    TokenScale { mantissa: (m << (31 - b)) as i32, exponent: -(b as i32) }
+}
+
+/// The scale of m / (r * 2^-e), rounded down (spec 1.7): the token scale of a normalised row.
+///
+/// Domain: m < 2^31, 2^30 <= r < 2^31. With e of [`super::rms::rms`] the exponent is in [-31, 37].
+pub fn ratio(m: u32, r: u32, e: i32) -> TokenScale {
+    debug_assert!(m < 1 << 31 && (1 << 30..1 << 31).contains(&r), "ratio domain");
+    if m == 0 {
+        return TokenScale::default();
+    }
+    let b = bit_length(m);
+    // The numerator is in [2^61, 2^62), hence 2^30 <= d < 2^32.
+    let d = (u64::from(m) << (62 - b)) / u64::from(r);
+    let bd = bit_length_64(d);
+    let t = if bd == 31 { d } else { d >> 1 };
+    TokenScale { mantissa: t as i32, exponent: 62 - b as i32 - bd as i32 - e }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn norm_scale_ends() {
+        assert_eq!(norm_scale(0), TokenScale { mantissa: 0, exponent: 0 });
+        assert_eq!(norm_scale(1), TokenScale { mantissa: 1 << 30, exponent: -1 });
+        assert_eq!(norm_scale((1 << 31) - 1), TokenScale { mantissa: i32::MAX, exponent: -31 });
+    }
+
+    proptest! {
+        #[test]
+        fn ratio_is_the_floor(m in 1u32..1 << 31, down in 0u32..31, r in 1u32 << 30..1 << 31, e in -7i32..=30) {
+            let m = (m >> down).max(1);
+            let got = ratio(m, r, e);
+            prop_assert!(got.mantissa >= 1 << 30);
+            // t = floor(2^31 * m * 2^(e + exponent) / r), the exponent chosen so that t has 31 bits.
+            let k = 31 + e + got.exponent;
+            prop_assert!((0..=62).contains(&k));
+            prop_assert_eq!(u128::from(got.mantissa as u32), (u128::from(m) << k) / u128::from(r));
+            prop_assert!((-31..=37).contains(&got.exponent));
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Worker threads for one engine: a count given by the caller, no global state.
+//!
+//! Work is a number of independent parts that threads claim in any order. Parts write disjoint data,
+//! so results never depend on the number of threads or on who did what.
+#![allow(unsafe_code)]
+
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Polls before a waiting thread gives up its processor: a few operations of a decode step.
+const SPINS: usize = 1000;
+
+type Task<'a> = &'a (dyn Fn(usize) + Sync);
+
+/// A fixed set of persistent workers.
+#[derive(Debug)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    /// One job at a time.
+    turn: Mutex<()>,
+}
+
+struct Job {
+    task: Task<'static>,
+    parts: usize,
+}
+
+struct State {
+    /// The job that workers may join; `None` once every part is claimed.
+    job: Option<Job>,
+    stop: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// Changes with every job, so that idle workers can poll without the lock.
+    epoch: AtomicUsize,
+    /// The next part to claim.
+    next: AtomicUsize,
+    /// Workers inside the job. Raised under the lock while the job is there.
+    active: AtomicUsize,
+    panicked: AtomicBool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+/// The states behind the locks stay valid when a holder panics.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    /// `threads` threads in all: the caller of each job and `threads - 1` workers.
+    ///
+    /// Fewer when the system refuses to start one; results do not depend on it.
+    #[must_use]
+    pub fn new(threads: NonZeroUsize) -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { job: None, stop: false }),
+            wake: Condvar::new(),
+            epoch: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+            active: AtomicUsize::new(0),
+            panicked: AtomicBool::new(false),
+        });
+        let workers = (1..threads.get())
+            .map_while(|_| {
+                let shared = Arc::clone(&shared);
+                std::thread::Builder::new().name("int-engine".into()).spawn(move || shared.work()).ok()
+            })
+            .collect();
+        Self { shared, workers, turn: Mutex::new(()) }
+    }
+
+    /// Threads that take part in a job, the caller included.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Calls `f(i, chunk)` once for the i-th chunk of `data`; all but the last are `len` long.
+    ///
+    /// # Panics
+    /// If `len` is 0 or a call panics. A call must not use the pool itself.
+    pub fn chunks_mut<T: Send>(&self, data: &mut [T], len: usize, f: impl Fn(usize, &mut [T]) + Sync) {
+        if self.workers.is_empty() || data.len() <= len {
+            for (i, chunk) in data.chunks_mut(len).enumerate() {
+                f(i, chunk);
+            }
+            return;
+        }
+        // Each part is claimed once, so no lock is ever contended.
+        let parts: Vec<_> = data.chunks_mut(len).map(Mutex::new).collect();
+        self.run(parts.len(), &|i| f(i, &mut lock(&parts[i])));
+    }
+
+    fn run(&self, parts: usize, task: Task<'_>) {
+        let turn = lock(&self.turn);
+        // SAFETY: only the lifetime changes. Workers reach the task only through the job in `state` and only
+        // while counted in `active`. Below, the job is withdrawn and `active` awaited at zero before this
+        // function returns or unwinds: the code between cannot unwind, as the task's panics are caught.
+        let task: Task<'static> = unsafe { std::mem::transmute::<Task<'_>, Task<'static>>(task) };
+        let shared = &*self.shared;
+        shared.next.store(0, Ordering::Relaxed);
+        lock(&shared.state).job = Some(Job { task, parts });
+        shared.epoch.fetch_add(1, Ordering::Release);
+        shared.wake.notify_all();
+        let outcome = catch_unwind(AssertUnwindSafe(|| shared.claim(task, parts)));
+        lock(&shared.state).job = None;
+        let mut spins = 0;
+        // Acquire: what the workers wrote is visible once their count is seen to fall.
+        while shared.active.load(Ordering::Acquire) != 0 {
+            wait_a_little(&mut spins);
+        }
+        let panicked = shared.panicked.swap(false, Ordering::Relaxed);
+        drop(turn);
+        if let Err(payload) = outcome {
+            resume_unwind(payload);
+        }
+        assert!(!panicked, "a part of a parallel job panicked");
+    }
+}
+
+fn wait_a_little(spins: &mut usize) {
+    if *spins < SPINS {
+        *spins += 1;
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+impl Shared {
+    fn claim(&self, task: Task<'_>, parts: usize) {
+        loop {
+            let part = self.next.fetch_add(1, Ordering::Relaxed);
+            if part >= parts {
+                return;
+            }
+            task(part);
+        }
+    }
+
+    fn work(&self) {
+        let mut seen = 0;
+        loop {
+            let mut spins = 0;
+            while self.epoch.load(Ordering::Acquire) == seen && spins < SPINS {
+                spins += 1;
+                std::hint::spin_loop();
+            }
+            let mut state = lock(&self.state);
+            while !state.stop && self.epoch.load(Ordering::Acquire) == seen {
+                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.stop {
+                return;
+            }
+            seen = self.epoch.load(Ordering::Acquire);
+            let Some(Job { task, parts }) = state.job else { continue };
+            self.active.fetch_add(1, Ordering::Relaxed);
+            drop(state);
+            if catch_unwind(AssertUnwindSafe(|| self.claim(task, parts))).is_err() {
+                self.panicked.store(true, Ordering::Relaxed);
+            }
+            self.active.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        lock(&self.shared.state).stop = true;
+        self.shared.epoch.fetch_add(1, Ordering::Release);
+        self.shared.wake.notify_all();
+        for worker in self.workers.drain(..) {
+            // A worker catches the panics of its tasks, so there is nothing to learn from the result.
+            let _ = worker.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(threads: usize) -> Pool {
+        Pool::new(NonZeroUsize::new(threads).unwrap())
+    }
+
+    #[test]
+    fn every_chunk_once_for_any_thread_count() {
+        for threads in [1, 2, 3, 8] {
+            let pool = pool(threads);
+            assert_eq!(pool.threads(), threads);
+            for len in [0usize, 1, 2, 63, 64, 65, 1000] {
+                for chunk in [1, 7, 64, 2000] {
+                    let mut data = vec![0usize; len];
+                    pool.chunks_mut(&mut data, chunk, |i, part| {
+                        for (j, v) in part.iter_mut().enumerate() {
+                            *v += i * chunk + j + 1;
+                        }
+                    });
+                    assert!(data.iter().enumerate().all(|(i, &v)| v == i + 1), "{threads} {len} {chunk}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_short_jobs_from_several_callers() {
+        let pool = pool(3);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for round in 0..2000u64 {
+                        let mut data = [round; 5];
+                        pool.chunks_mut(&mut data, 1, |i, part| part[0] += i as u64);
+                        assert_eq!(data, [0, 1, 2, 3, 4].map(|i| round + i));
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_survives() {
+        let pool = pool(2);
+        for bad in 0..8 {
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                pool.chunks_mut(&mut [0; 8], 1, |i, _| assert_ne!(i, bad, "part"));
+            }));
+            assert!(outcome.is_err());
+            let mut data = [0; 8];
+            pool.chunks_mut(&mut data, 1, |i, part| part[0] = i);
+            assert_eq!(data, [0, 1, 2, 3, 4, 5, 6, 7]);
+        }
+    }
+}

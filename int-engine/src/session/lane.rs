@@ -1,0 +1,277 @@
+//! One thread's run of consecutive tokens on its way through a layer (spec 3.3).
+
+use super::attend::{self, attend, grow};
+use super::cache::HeadCache;
+use super::{Matrix, Plan};
+use crate::halt::Fault;
+use crate::model::Layer;
+use crate::ops::dynq::max_abs;
+use crate::ops::fixed::{I16, I31, bit_length_64, rdbpot, sat};
+use crate::ops::hadamard::Direction;
+use crate::ops::head_norm::head_norm;
+use crate::ops::ratio::{TokenScale, norm_scale, ratio};
+use crate::ops::requantize::requantize;
+use crate::ops::rms::{alignment, root};
+use crate::ops::rope::{rope, rope_angle};
+use crate::pool::Pool;
+
+/// Q and k without q/k norm saturate here.
+const QK_LIMIT: i32 = 1 << 22;
+/// Gate and up saturate here.
+const MLP_LIMIT: i32 = 1 << 26;
+
+/// The state and the memory of a lane. Each buffer may be longer than its shape.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// Position of the first token.
+    pub(super) first: usize,
+    /// Tokens in the lane.
+    pub(super) tokens: usize,
+    /// The residual, `[tokens][hidden]`.
+    pub(super) x: Vec<i32>,
+    /// The quantised input of a matrix product, `[tokens][cols]`.
+    input: Vec<i8>,
+    /// Its token scales.
+    scales: Vec<TokenScale>,
+    /// Queries, gate, or a product on its way to the residual, `[tokens][width]`.
+    a: Vec<i32>,
+    /// Keys or up, `[tokens][width]`.
+    b: Vec<i32>,
+    /// Values, `[tokens][kv_width]`.
+    c: Vec<i32>,
+    /// One row of the gated activation.
+    h: Vec<i64>,
+    /// `[tokens][head_dim / 2]`.
+    angles: Vec<(i32, i32)>,
+    /// `[tokens][heads][head_dim]` and `[tokens][heads]`.
+    q8: Vec<i8>,
+    mq: Vec<u16>,
+    /// `[tokens][kv_heads][head_dim]` and `[tokens][kv_heads]`, bound for the cache.
+    k8: Vec<i8>,
+    mk: Vec<u16>,
+    v8: Vec<i8>,
+    mv: Vec<u16>,
+    /// One for each part that attention is split into.
+    attention: Vec<attend::Scratch>,
+}
+
+impl Lane {
+    /// Makes room for `tokens` tokens that see at most `keys` keys, attention in `parts` parts.
+    pub(super) fn reserve(&mut self, plan: &Plan, tokens: usize, keys: usize, parts: usize) -> Result<(), Fault> {
+        let c = plan.model.config();
+        let (n, ff, qw, kw) = (c.hidden(), c.intermediate(), c.q_width(), c.kv_width());
+        let what = "activations";
+        grow(&mut self.x, tokens * n, what)?;
+        grow(&mut self.input, tokens * n.max(ff).max(qw), what)?;
+        grow(&mut self.scales, tokens, what)?;
+        grow(&mut self.a, tokens * n.max(ff).max(qw), what)?;
+        grow(&mut self.b, tokens * ff.max(kw), what)?;
+        grow(&mut self.c, tokens * kw, what)?;
+        grow(&mut self.h, ff, what)?;
+        grow(&mut self.angles, tokens * c.head_dim() / 2, what)?;
+        grow(&mut self.q8, tokens * qw, what)?;
+        grow(&mut self.mq, tokens * c.heads(), what)?;
+        for (codes, scales) in [(&mut self.k8, &mut self.mk), (&mut self.v8, &mut self.mv)] {
+            grow(codes, tokens * kw, what)?;
+            grow(scales, tokens * c.kv_heads(), what)?;
+        }
+        if self.attention.len() < parts {
+            self.attention.resize_with(parts, Default::default);
+        }
+        for scratch in &mut self.attention[..parts] {
+            scratch.reserve(plan, tokens, keys)?;
+        }
+        Ok(())
+    }
+
+    /// The residual of one of the lane's tokens.
+    pub(super) fn residual(&self, plan: &Plan, token: usize) -> &[i32] {
+        let n = plan.model.config().hidden();
+        &self.x[token * n..][..n]
+    }
+
+    /// Takes accepted ids at `first` and on: embeddings and rotary angles.
+    pub(super) fn embed(&mut self, plan: &Plan, first: usize, ids: &[u32]) {
+        let (config, embed) = (plan.model.config(), plan.model.embed());
+        (self.first, self.tokens) = (first, ids.len());
+        let n = config.hidden();
+        for (x, &id) in self.x.chunks_exact_mut(n).zip(ids) {
+            let id = id as usize;
+            for (x, &w) in x.iter_mut().zip(&embed.weight[id * n..][..n]) {
+                // |w| * 2^24 < 2^31.
+                *x = requantize(i32::from(w) << 24, 0, None, embed.mult[id], embed.shift[id], I31);
+            }
+        }
+        let angles = self.angles.chunks_exact_mut(config.head_dim() / 2);
+        for (position, angles) in (first..first + ids.len()).zip(angles) {
+            for (angle, &phase) in angles.iter_mut().zip(plan.model.rope_phase()) {
+                *angle = rope_angle(phase, position as u32);
+            }
+        }
+    }
+
+    /// From the residual to rotated, quantised queries, keys and values.
+    pub(super) fn project(&mut self, plan: &Plan, layer: &Layer, pool: Option<&Pool>) {
+        let config = plan.model.config();
+        let (t, n, hd) = (self.tokens, config.hidden(), config.head_dim());
+        let (qw, kw) = (config.q_width(), config.kv_width());
+        self.norm(plan);
+        let (input, scales) = (&self.input[..t * n], &self.scales[..t]);
+        let (q, k, v) = (&mut self.a[..t * qw], &mut self.b[..t * kw], &mut self.c[..t * kw]);
+        let qk = |w, out: &mut [i32]| {
+            if config.qk_norm() {
+                plan.linear(&Matrix::of(w), input, None, I31, out, pool);
+            } else {
+                plan.linear(&Matrix::of(w), input, Some(scales), QK_LIMIT, out, pool);
+            }
+        };
+        qk(&layer.q, q);
+        qk(&layer.k, k);
+        plan.linear(&Matrix::of(&layer.v), input, Some(scales), I16, v, pool);
+        for (row, gain, codes, largest, width) in [
+            (q, &layer.q_gain, &mut self.q8, &mut self.mq, qw),
+            (k, &layer.k_gain, &mut self.k8, &mut self.mk, kw),
+        ] {
+            for ((row, angles), (codes, largest)) in row
+                .chunks_exact_mut(width)
+                .zip(self.angles.chunks_exact(hd / 2))
+                .zip(codes.chunks_exact_mut(width).zip(largest.chunks_exact_mut(width / hd)))
+            {
+                rotate_heads(plan, row, gain.as_deref(), angles);
+                quantize_heads(plan, row, codes, largest);
+            }
+        }
+        for (row, (codes, largest)) in v
+            .chunks_exact(kw)
+            .zip(self.v8.chunks_exact_mut(kw).zip(self.mv.chunks_exact_mut(kw / hd)))
+        {
+            quantize_heads(plan, row, codes, largest);
+        }
+    }
+
+    /// Appends the lane's keys and values to the cache, which has room for them.
+    pub(super) fn append_to(&self, cache: &mut [HeadCache], head_dim: usize) {
+        let kv_heads = cache.len();
+        for (g, head) in cache.iter_mut().enumerate() {
+            for t in 0..self.tokens {
+                let at = t * kv_heads + g;
+                head.k8.extend_from_slice(&self.k8[at * head_dim..][..head_dim]);
+                head.v8.extend_from_slice(&self.v8[at * head_dim..][..head_dim]);
+                head.mk.push(self.mk[at]);
+                head.mv.push(self.mv[at]);
+            }
+        }
+    }
+
+    /// Attention over the cache, which holds the lane's own positions, and the MLP.
+    pub(super) fn finish(&mut self, plan: &Plan, layer: &Layer, cache: &[HeadCache], pool: Option<&Pool>) {
+        self.attention(plan, layer, cache, pool);
+        let config = plan.model.config();
+        let (t, n, qw, ff) = (self.tokens, config.hidden(), config.q_width(), config.intermediate());
+        for ((row, codes), scale) in
+            self.a[..t * qw].chunks_exact(qw).zip(self.input.chunks_exact_mut(qw)).zip(&mut self.scales)
+        {
+            *scale = norm_scale(plan.dynq(row, codes));
+        }
+        self.add_product(plan, &Matrix::of(&layer.o), pool);
+
+        self.norm(plan);
+        let (input, scales) = (&self.input[..t * n], &self.scales[..t]);
+        plan.linear(&Matrix::of(&layer.gate), input, Some(scales), MLP_LIMIT, &mut self.a[..t * ff], pool);
+        plan.linear(&Matrix::of(&layer.up), input, Some(scales), MLP_LIMIT, &mut self.b[..t * ff], pool);
+        let rows = self.a[..t * ff].chunks_exact_mut(ff).zip(self.b.chunks_exact(ff));
+        for (((gate, up), codes), scale) in rows.zip(self.input.chunks_exact_mut(ff)).zip(&mut self.scales) {
+            let h = &mut self.h[..ff];
+            let m = (plan.kernels.swiglu)(gate, up, h);
+            // |h| <= 2^52, so c <= 53 and the narrowed values leave room for the rotation.
+            let c = bit_length_64(m).saturating_sub(plan.mlp_hadamard.headroom());
+            (plan.kernels.narrow)(h, c, gate);
+            plan.mlp_hadamard.apply(gate, Direction::Forward, plan.kernels.butterflies);
+            *scale = norm_scale(plan.dynq(gate, codes));
+            scale.exponent -= c as i32;
+        }
+        self.add_product(plan, &Matrix::of(&layer.down), pool);
+    }
+
+    /// Leaves the attention output in `a`, `[tokens][q_width]`.
+    fn attention(&mut self, plan: &Plan, layer: &Layer, cache: &[HeadCache], pool: Option<&Pool>) {
+        let config = plan.model.config();
+        let (qw, heads, width) = (config.q_width(), config.heads(), config.group() * config.head_dim());
+        let (q8, mq) = (&self.q8[..self.tokens * qw], &self.mq[..self.tokens * heads]);
+        let tile = attend::tile(config.group());
+        let copy = |a: &mut [i32], g: usize, out: &[i32]| {
+            for (row, out) in a.chunks_exact_mut(qw).zip(out.chunks_exact(width)) {
+                row[g * width..][..width].copy_from_slice(out);
+            }
+        };
+        if let (1, Some(pool)) = (self.tokens, pool) {
+            let parts = &mut self.attention[..cache.len()];
+            pool.chunks_mut(parts, 1, |g, scratch| {
+                attend(plan, layer, &cache[g], g, self.first, q8, mq, &mut scratch[0]);
+            });
+            for (g, scratch) in parts.iter().enumerate() {
+                copy(&mut self.a[..qw], g, &scratch.out);
+            }
+            return;
+        }
+        let scratch = &mut self.attention[0];
+        for (g, cache) in cache.iter().enumerate() {
+            for t in (0..self.tokens).step_by(tile) {
+                let end = (t + tile).min(self.tokens);
+                let (q8, mq) = (&q8[t * qw..end * qw], &mq[t * heads..end * heads]);
+                attend(plan, layer, cache, g, self.first + t, q8, mq, scratch);
+                copy(&mut self.a[t * qw..end * qw], g, &scratch.out);
+            }
+        }
+    }
+
+    /// `norm` of spec 3.3 for every token: codes in `input`, scales in `scales`.
+    fn norm(&mut self, plan: &Plan) {
+        let config = plan.model.config();
+        let n = config.hidden();
+        let rows = self.x[..self.tokens * n].chunks_exact(n).zip(self.input.chunks_exact_mut(n));
+        for ((x, codes), scale) in rows.zip(&mut self.scales) {
+            let m = plan.dynq(x, codes);
+            let sh = alignment(m);
+            let (r, e) = root((plan.kernels.sum_squares)(x, sh), sh, config.eps());
+            *scale = ratio(m, r, e);
+        }
+    }
+
+    /// Adds the product of `matrix` and the quantised input to the residual.
+    fn add_product(&mut self, plan: &Plan, matrix: &Matrix<'_>, pool: Option<&Pool>) {
+        let t = self.tokens;
+        let (input, out) = (&self.input[..t * matrix.cols], &mut self.a[..t * matrix.mult.len()]);
+        plan.linear(matrix, input, Some(&self.scales[..t]), I31, out, pool);
+        (plan.kernels.add_residual)(&mut self.x[..out.len()], out);
+    }
+}
+
+/// `rotate_head` of spec 3.3 up to its quantisation, for one token's heads.
+fn rotate_heads(plan: &Plan, row: &mut [i32], gain: Option<&[i32]>, angles: &[(i32, i32)]) {
+    for head in row.chunks_exact_mut(2 * angles.len()) {
+        if let Some(gain) = gain {
+            head_norm(head, gain);
+        }
+        rope(head, angles);
+        if gain.is_some() {
+            for v in &mut *head {
+                *v = (*v).clamp(-I16, I16);
+            }
+        }
+    }
+    // |v| <= 5,931,910 and at most 256 values a block: below 2^31.
+    plan.head_hadamard.apply(row, Direction::Forward, plan.kernels.butterflies);
+    for v in row {
+        *v = sat(rdbpot(i64::from(*v), plan.head_shift), I16);
+    }
+}
+
+/// `dynq` of every head of one token's int16 values.
+fn quantize_heads(plan: &Plan, row: &[i32], codes: &mut [i8], largest: &mut [u16]) {
+    let hd = row.len() / largest.len();
+    for ((head, codes), largest) in row.chunks_exact(hd).zip(codes.chunks_exact_mut(hd)).zip(largest) {
+        debug_assert!(max_abs(head) <= I16 as u32, "head values are int16");
+        *largest = plan.dynq(head, codes) as u16;
+    }
+}
