@@ -93,7 +93,9 @@ impl CpuEngine {
     /// An engine that computes with `kernels` on `threads` threads; sessions share them, one operation at a time.
     #[must_use]
     pub fn new(model: Arc<Model>, kernels: &'static Kernels, threads: NonZeroUsize) -> Self {
-        Self { plan: Arc::new(Plan::new(model, kernels, Pool::new(threads))) }
+        Self {
+            plan: Arc::new(Plan::new(model, kernels, Pool::new(threads))),
+        }
     }
 
     /// The model.
@@ -157,7 +159,11 @@ pub fn check_tokens(config: &Config, position: usize, tokens: &[u32]) -> Result<
     }
     let accepted = config.accepted_ids();
     match tokens.iter().position(|&id| id as usize >= accepted) {
-        Some(i) => Err(Halt::TokenOutOfRange { position: position + i, id: tokens[i], accepted }),
+        Some(i) => Err(Halt::TokenOutOfRange {
+            position: position + i,
+            id: tokens[i],
+            accepted,
+        }),
         None => Ok(()),
     }
 }
@@ -179,7 +185,10 @@ pub fn generate(
     let max_context = session.config().max_context();
     let mut ids = Vec::new();
     if max_new == 0 {
-        return Ok(Generation { ids, finish: Finish::Length });
+        return Ok(Generation {
+            ids,
+            finish: Finish::Length,
+        });
     }
     session.feed(prompt)?;
     let finish = loop {
@@ -243,6 +252,9 @@ mod tests {
     #[test]
     fn the_digest_is_keccak_of_little_endian_words() {
         assert_eq!(logits_digest(&[]), crate::commitment::keccak256(b""));
-        assert_eq!(logits_digest(&[1, -2]), crate::commitment::keccak256(&[1, 0, 0, 0, 254, 255, 255, 255]));
+        assert_eq!(
+            logits_digest(&[1, -2]),
+            crate::commitment::keccak256(&[1, 0, 0, 0, 254, 255, 255, 255])
+        );
     }
 }

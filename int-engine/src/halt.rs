@@ -54,7 +54,12 @@ pub enum Error {
 }
 
 /// Grows `v` to `len` elements with copies of `value`, or reports that the allocator refused.
-pub(crate) fn try_resize<T: Clone>(v: &mut Vec<T>, len: usize, value: T, what: &'static str) -> Result<(), Fault> {
+pub(crate) fn try_resize<T: Clone>(
+    v: &mut Vec<T>,
+    len: usize,
+    value: T,
+    what: &'static str,
+) -> Result<(), Fault> {
     try_reserve(v, len, what)?;
     v.resize(len, value);
     Ok(())
@@ -64,7 +69,8 @@ pub(crate) fn try_resize<T: Clone>(v: &mut Vec<T>, len: usize, value: T, what: &
 pub(crate) fn try_reserve<T>(v: &mut Vec<T>, len: usize, what: &'static str) -> Result<(), Fault> {
     if len > v.capacity() {
         let bytes = len.saturating_mul(size_of::<T>());
-        v.try_reserve_exact(len - v.len()).map_err(|_| Fault::OutOfMemory { bytes, what })?;
+        v.try_reserve_exact(len - v.len())
+            .map_err(|_| Fault::OutOfMemory { bytes, what })?;
     }
     Ok(())
 }

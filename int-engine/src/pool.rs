@@ -49,7 +49,9 @@ struct Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("epoch", &self.epoch).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
     }
 }
 
@@ -65,7 +67,10 @@ impl Pool {
     #[must_use]
     pub fn new(threads: NonZeroUsize) -> Self {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { job: None, stop: false }),
+            state: Mutex::new(State {
+                job: None,
+                stop: false,
+            }),
             wake: Condvar::new(),
             epoch: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
@@ -75,10 +80,17 @@ impl Pool {
         let workers = (1..threads.get())
             .map_while(|_| {
                 let shared = Arc::clone(&shared);
-                std::thread::Builder::new().name("int-engine".into()).spawn(move || shared.work()).ok()
+                std::thread::Builder::new()
+                    .name("int-engine".into())
+                    .spawn(move || shared.work())
+                    .ok()
             })
             .collect();
-        Self { shared, workers, turn: Mutex::new(()) }
+        Self {
+            shared,
+            workers,
+            turn: Mutex::new(()),
+        }
     }
 
     /// Threads that take part in a job, the caller included.
@@ -91,7 +103,12 @@ impl Pool {
     ///
     /// # Panics
     /// If `len` is 0 or a call panics. A call must not use the pool itself.
-    pub fn chunks_mut<T: Send>(&self, data: &mut [T], len: usize, f: impl Fn(usize, &mut [T]) + Sync) {
+    pub fn chunks_mut<T: Send>(
+        &self,
+        data: &mut [T],
+        len: usize,
+        f: impl Fn(usize, &mut [T]) + Sync,
+    ) {
         if self.workers.is_empty() || data.len() <= len {
             for (i, chunk) in data.chunks_mut(len).enumerate() {
                 f(i, chunk);
@@ -160,13 +177,18 @@ impl Shared {
             }
             let mut state = lock(&self.state);
             while !state.stop && self.epoch.load(Ordering::Acquire) == seen {
-                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .wake
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
             }
             if state.stop {
                 return;
             }
             seen = self.epoch.load(Ordering::Acquire);
-            let Some(Job { task, parts }) = state.job else { continue };
+            let Some(Job { task, parts }) = state.job else {
+                continue;
+            };
             self.active.fetch_add(1, Ordering::Relaxed);
             drop(state);
             if catch_unwind(AssertUnwindSafe(|| self.claim(task, parts))).is_err() {
@@ -210,7 +232,10 @@ mod tests {
                             *v += i * chunk + j + 1;
                         }
                     });
-                    assert!(data.iter().enumerate().all(|(i, &v)| v == i + 1), "{threads} {len} {chunk}");
+                    assert!(
+                        data.iter().enumerate().all(|(i, &v)| v == i + 1),
+                        "{threads} {len} {chunk}"
+                    );
                 }
             }
         }

@@ -20,6 +20,7 @@ use crate::model::{Linear, Model};
 use crate::ops::fixed::{I31, bit_length, bit_length_64};
 use crate::ops::hadamard::{Direction, Hadamard};
 use crate::ops::ratio::{TokenScale, ratio};
+use crate::ops::requantize::Channels;
 use crate::ops::rms::{alignment, root};
 use crate::pool::Pool;
 
@@ -58,7 +59,13 @@ struct Matrix<'a> {
 
 impl<'a> Matrix<'a> {
     fn of(w: &'a Linear) -> Self {
-        Self { weight: &w.weight, cols: w.cols, mult: &w.mult, shift: &w.shift, left: w.pre_shift.unsigned_abs() }
+        Self {
+            weight: &w.weight,
+            cols: w.cols,
+            mult: &w.mult,
+            shift: &w.shift,
+            left: w.pre_shift.unsigned_abs(),
+        }
     }
 }
 
@@ -108,24 +115,38 @@ impl Plan {
         pool: Option<&Pool>,
     ) {
         let rows = w.mult.len();
-        let part = |first: usize, out: &mut [i32], scale: Option<TokenScale>| {
-            let end = first + out.len();
-            (self.kernels.requantize)(out, w.left, scale, &w.mult[first..end], &w.shift[first..end], limit);
+        let channels = Channels {
+            mult: w.mult,
+            shift: w.shift,
+            left: w.left,
+            limit,
         };
+        let requantize = self.kernels.requantize;
         match pool {
             Some(pool) if out.len() == rows => {
                 // Two parts a thread, so that one delayed thread costs less than its share.
-                let len = rows.div_ceil(2 * pool.threads()).next_multiple_of(ROW_GRAIN);
+                let len = rows
+                    .div_ceil(2 * pool.threads())
+                    .next_multiple_of(ROW_GRAIN);
                 pool.chunks_mut(out, len, |i, out| {
                     let first = i * len;
-                    (self.kernels.gemm)(&w.weight[first * w.cols..][..out.len() * w.cols], w.cols, input, out);
-                    part(first, out, scales.map(|s| s[0]));
+                    (self.kernels.gemm)(
+                        &w.weight[first * w.cols..][..out.len() * w.cols],
+                        w.cols,
+                        input,
+                        out,
+                    );
+                    requantize(
+                        out,
+                        scales.map(|s| s[0]),
+                        channels.part(first..first + out.len()),
+                    );
                 });
             }
             _ => {
                 (self.kernels.gemm)(w.weight, w.cols, input, out);
                 for (t, out) in out.chunks_exact_mut(rows).enumerate() {
-                    part(0, out, scales.map(|s| s[t]));
+                    requantize(out, scales.map(|s| s[t]), channels);
                 }
             }
         }
@@ -212,7 +233,8 @@ pub(crate) struct CpuSession {
 impl CpuSession {
     pub(crate) fn new(plan: Arc<Plan>) -> Result<Self, Fault> {
         let config = plan.model.config();
-        let (mut residual, mut logits, mut head_input) = (Vec::new(), Vec::new(), HeadInput::default());
+        let (mut residual, mut logits, mut head_input) =
+            (Vec::new(), Vec::new(), HeadInput::default());
         grow(&mut residual, config.hidden(), "the residual")?;
         grow(&mut logits, config.vocab(), "logits")?;
         head_input.reserve(config, 1)?;
@@ -235,8 +257,16 @@ impl CpuSession {
         check_tokens(config, self.position, tokens)?;
         self.cache.reserve(self.position + tokens.len())?;
         let share = lane_share(tokens.len(), self.lanes.len());
-        let used = if share == 0 { 0 } else { tokens.len().div_ceil(share).min(self.lanes.len()) };
-        let parts = if tokens.len() == 1 { config.kv_heads() } else { 1 };
+        let used = if share == 0 {
+            0
+        } else {
+            tokens.len().div_ceil(share).min(self.lanes.len())
+        };
+        let parts = if tokens.len() == 1 {
+            config.kv_heads()
+        } else {
+            1
+        };
         for lane in &mut self.lanes[..used] {
             lane.reserve(&self.plan, share, self.cache.capacity(), parts)?;
         }
@@ -248,12 +278,18 @@ impl CpuSession {
     }
 
     /// Feeds admitted tokens block by block; `after` sees the lanes in use after each block.
-    fn feed_blocks(&mut self, tokens: &[u32], mut trace: Option<TraceSink<'_>>, mut after: impl FnMut(&Plan, &[Lane])) {
+    fn feed_blocks(
+        &mut self,
+        tokens: &[u32],
+        trace: TraceSink<'_>,
+        mut after: impl FnMut(&Plan, &[Lane]),
+    ) {
         let plan = Arc::clone(&self.plan);
         for block in tokens.chunks(LANE_TOKENS * self.lanes.len()) {
-            let used = self.feed_block(&plan, block, trace.as_deref_mut());
+            let used = self.feed_block(&plan, block, trace);
             let lane = &self.lanes[used - 1];
-            self.residual.copy_from_slice(lane.residual(&plan, lane.tokens - 1));
+            self.residual
+                .copy_from_slice(lane.residual(&plan, lane.tokens - 1));
             self.position += block.len();
             self.last = Last::Residual;
             after(&plan, &self.lanes[..used]);
@@ -261,15 +297,13 @@ impl CpuSession {
     }
 
     /// Returns the number of lanes that hold the block's tokens.
-    fn feed_block(&mut self, plan: &Plan, block: &[u32], mut trace: Option<TraceSink<'_>>) -> usize {
+    fn feed_block(&mut self, plan: &Plan, block: &[u32], trace: TraceSink<'_>) -> usize {
         let share = lane_share(block.len(), self.lanes.len());
         let lanes = &mut self.lanes[..block.len().div_ceil(share)];
         let mut emit = |stage: usize, lanes: &[Lane]| {
-            if let Some(sink) = trace.as_deref_mut() {
-                for lane in lanes {
-                    for t in 0..lane.tokens {
-                        sink(stage, lane.first + t, lane.residual(plan, t));
-                    }
+            for lane in lanes {
+                for t in 0..lane.tokens {
+                    trace(stage, lane.first + t, lane.residual(plan, t));
                 }
             }
         };
@@ -284,7 +318,9 @@ impl CpuSession {
                 lane.append_to(cache, plan.model.config().head_dim());
             }
             let cache = self.cache.layer(i);
-            each_lane(plan, lanes, |lane, pool| lane.finish(plan, layer, cache, pool));
+            each_lane(plan, lanes, |lane, pool| {
+                lane.finish(plan, layer, cache, pool)
+            });
             emit(i + 1, lanes);
         }
         lanes.len()
@@ -300,7 +336,9 @@ fn lane_share(tokens: usize, lanes: usize) -> usize {
 fn each_lane(plan: &Plan, lanes: &mut [Lane], f: impl Fn(&mut Lane, Option<&Pool>) + Sync) {
     match lanes {
         [lane] => f(lane, Some(&plan.pool)),
-        _ => plan.pool.chunks_mut(lanes, 1, |_, lane| f(&mut lane[0], None)),
+        _ => plan
+            .pool
+            .chunks_mut(lanes, 1, |_, lane| f(&mut lane[0], None)),
     }
 }
 
@@ -315,13 +353,13 @@ impl Session for CpuSession {
 
     fn feed(&mut self, tokens: &[u32]) -> Result<(), Error> {
         self.admit(tokens)?;
-        self.feed_blocks(tokens, None, |_, _| {});
+        self.feed_blocks(tokens, &mut |_, _, _| {}, |_, _| {});
         Ok(())
     }
 
     fn feed_traced(&mut self, tokens: &[u32], sink: TraceSink<'_>) -> Result<(), Error> {
         self.admit(tokens)?;
-        self.feed_blocks(tokens, Some(sink), |_, _| {});
+        self.feed_blocks(tokens, sink, |_, _| {});
         Ok(())
     }
 
@@ -329,14 +367,20 @@ impl Session for CpuSession {
         self.admit(tokens)?;
         let vocab = self.config().vocab();
         let most = (HEAD_TOKENS * self.lanes.len()).min(tokens.len());
-        let (mut input, mut logits) = (std::mem::take(&mut self.head_input), std::mem::take(&mut self.all_logits));
-        let reserved =
-            input.reserve(self.plan.model.config(), most).and_then(|()| grow(&mut logits, most * vocab, "logits"));
+        let (mut input, mut logits) = (
+            std::mem::take(&mut self.head_input),
+            std::mem::take(&mut self.all_logits),
+        );
+        let reserved = input
+            .reserve(self.plan.model.config(), most)
+            .and_then(|()| grow(&mut logits, most * vocab, "logits"));
         if reserved.is_ok() {
-            self.feed_blocks(tokens, None, |plan, lanes| {
+            self.feed_blocks(tokens, &mut |_, _, _| {}, |plan, lanes| {
                 let rows: Vec<(usize, &[i32])> = lanes
                     .iter()
-                    .flat_map(|lane| (0..lane.tokens).map(move |t| (lane.first + t, lane.residual(plan, t))))
+                    .flat_map(|lane| {
+                        (0..lane.tokens).map(move |t| (lane.first + t, lane.residual(plan, t)))
+                    })
                     .collect();
                 for rows in rows.chunks(most) {
                     all_logits(plan, rows, &mut input, &mut logits[..rows.len() * vocab]);
@@ -359,7 +403,14 @@ impl Session for CpuSession {
             let n = plan.model.config().hidden();
             self.head_input.set(plan, 0, &self.residual);
             let (input, scales) = (&self.head_input.codes[..n], &self.head_input.scales[..1]);
-            plan.linear(&plan.head(), input, Some(scales), I31, &mut self.logits, Some(&plan.pool));
+            plan.linear(
+                &plan.head(),
+                input,
+                Some(scales),
+                I31,
+                &mut self.logits,
+                Some(&plan.pool),
+            );
             self.last = Last::Logits;
         }
         Some(&self.logits)
@@ -385,7 +436,10 @@ fn all_logits(plan: &Plan, rows: &[(usize, &[i32])], input: &mut HeadInput, logi
     let (codes, scales) = (&input.codes[..rows.len() * n], &input.scales[..rows.len()]);
     plan.pool.chunks_mut(logits, share * vocab, |i, logits| {
         let (first, tokens) = (i * share, logits.len() / vocab);
-        let (codes, scales) = (&codes[first * n..][..tokens * n], &scales[first..][..tokens]);
+        let (codes, scales) = (
+            &codes[first * n..][..tokens * n],
+            &scales[first..][..tokens],
+        );
         plan.linear(&plan.head(), codes, Some(scales), I31, logits, None);
     });
 }

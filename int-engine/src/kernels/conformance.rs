@@ -4,6 +4,7 @@ use super::Kernels;
 use crate::ops::attention::{self, QueryScale};
 use crate::ops::fixed::I31;
 use crate::ops::ratio::TokenScale;
+use crate::ops::requantize::Channels;
 use crate::ops::{dynq, hadamard, requantize, rms, swiglu};
 
 /// splitmix64: recipes instead of stored inputs.
@@ -41,14 +42,18 @@ impl Rng {
 
 /// Around one and two steps (16), one and two register loads of 32, a cache line (64), the softmax's int32
 /// limit of keys (512), and the longest row of the target models (3072).
-const LENGTHS: [usize; 21] = [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 127, 128, 129, 576, 3072];
+const LENGTHS: [usize; 21] = [
+    1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 127, 128, 129, 576, 3072,
+];
 
 /// The fillings of an int8 operand.
 fn patterns(n: usize, rng: &mut Rng) -> Vec<Vec<i8>> {
     vec![
         vec![127; n],
         vec![-127; n],
-        (0..n).map(|i| if i % 2 == 0 { 127 } else { -127 }).collect(),
+        (0..n)
+            .map(|i| if i % 2 == 0 { 127 } else { -127 })
+            .collect(),
         (0..n).map(|i| i8::from(i == n - 1)).collect(),
         rng.bytes(n),
     ]
@@ -63,8 +68,17 @@ pub(super) fn gemm(k: &Kernels) {
         for t in 0..tokens {
             for r in 0..rows {
                 let row = &weights[r * cols..][..cols];
-                let want: i64 = row.iter().zip(&x[t * cols..]).map(|(&a, &b)| i64::from(a) * i64::from(b)).sum();
-                assert_eq!(i64::from(out[t * rows + r]), want, "{}: {rows}x{cols}, {tokens} tokens, ({t}, {r})", k.name);
+                let want: i64 = row
+                    .iter()
+                    .zip(&x[t * cols..])
+                    .map(|(&a, &b)| i64::from(a) * i64::from(b))
+                    .sum();
+                assert_eq!(
+                    i64::from(out[t * rows + r]),
+                    want,
+                    "{}: {rows}x{cols}, {tokens} tokens, ({t}, {r})",
+                    k.name
+                );
             }
         }
     };
@@ -99,12 +113,23 @@ pub(super) fn weighted_sum(k: &Kernels) {
                         _ => (rng.next() % ((1 << 15) + 1)) as u16,
                     })
                     .collect();
-                let values = if case < 3 { vec![if case == 0 { -127 } else { 127 }; keys * width] } else { rng.bytes(keys * width) };
+                let values = if case < 3 {
+                    vec![if case == 0 { -127 } else { 127 }; keys * width]
+                } else {
+                    rng.bytes(keys * width)
+                };
                 let mut n: Vec<i64> = (0..width as i64).collect();
                 (k.weighted_sum)(&w, &values, &mut n);
                 for (i, &n) in n.iter().enumerate() {
-                    let want: i64 = (0..keys).map(|s| i64::from(w[s]) * i64::from(values[s * width + i])).sum();
-                    assert_eq!(n, want + i as i64, "{}: {keys} keys of {width}, channel {i}, case {case}", k.name);
+                    let want: i64 = (0..keys)
+                        .map(|s| i64::from(w[s]) * i64::from(values[s * width + i]))
+                        .sum();
+                    assert_eq!(
+                        n,
+                        want + i as i64,
+                        "{}: {keys} keys of {width}, channel {i}, case {case}",
+                        k.name
+                    );
                 }
             }
         }
@@ -114,7 +139,16 @@ pub(super) fn weighted_sum(k: &Kernels) {
 pub(super) fn rows(k: &Kernels) {
     let mut rng = Rng(3);
     for len in LENGTHS {
-        for limit in [0, 1, 127, 32767, (1 << 24) - 1, 1 << 24, 1 << 26, i64::from(I31)] {
+        for limit in [
+            0,
+            1,
+            127,
+            32767,
+            (1 << 24) - 1,
+            1 << 24,
+            1 << 26,
+            i64::from(I31),
+        ] {
             let u: Vec<i32> = (0..len).map(|_| rng.wide(limit) as i32).collect();
             let m = dynq::max_abs(&u);
             assert_eq!((k.max_abs)(&u), m, "{}: max_abs of {len}", k.name);
@@ -123,7 +157,12 @@ pub(super) fn rows(k: &Kernels) {
             dynq::quantize(&u, m, &mut want);
             assert_eq!(got, want, "{}: quantize {len} up to {limit}", k.name);
             let sh = rms::alignment(m);
-            assert_eq!((k.sum_squares)(&u, sh), rms::sum_squares(&u, sh), "{}: sum_squares of {len}", k.name);
+            assert_eq!(
+                (k.sum_squares)(&u, sh),
+                rms::sum_squares(&u, sh),
+                "{}: sum_squares of {len}",
+                k.name
+            );
             let y: Vec<i32> = (0..len).map(|_| rng.wide(i64::from(I31)) as i32).collect();
             let (mut got, mut want) = (u.clone(), u.clone());
             (k.add_residual)(&mut got, &y);
@@ -146,22 +185,47 @@ pub(super) fn requantization(k: &Kernels) {
             let bound = i64::from(I31) >> left;
             let scale = match rng.next() % 4 {
                 0 => None,
-                1 => Some(TokenScale { mantissa: 0, exponent: 0 }),
+                1 => Some(TokenScale {
+                    mantissa: 0,
+                    exponent: 0,
+                }),
                 // -108 to 37: every exponent that RATIO, norm_scale and the shifts of 3.3 and 3.4 can give, and beyond.
-                _ => Some(TokenScale { mantissa: ((1 << 30) + rng.next() % (1 << 30)) as i32, exponent: rng.within(108) as i32 }),
+                _ => Some(TokenScale {
+                    mantissa: ((1 << 30) + rng.next() % (1 << 30)) as i32,
+                    exponent: rng.within(108) as i32,
+                }),
             };
             // Shifts near the steps of each case half of the time.
             let near = [-64, -32, -31, -30, -1, 0, 1, 30, 31, 32, 33, 62, 63, 64];
             let shift: Vec<i8> = (0..len)
-                .map(|_| if rng.next() % 2 == 0 { near[rng.next() as usize % near.len()] } else { rng.within(64) as i8 })
+                .map(|_| {
+                    if rng.next() % 2 == 0 {
+                        near[rng.next() as usize % near.len()]
+                    } else {
+                        rng.within(64) as i8
+                    }
+                })
                 .collect();
-            let mult: Vec<i32> =
-                (0..len).map(|_| if rng.next() % 4 == 0 { I31 } else { ((1 << 30) + rng.next() % (1 << 30)) as i32 }).collect();
+            let mult: Vec<i32> = (0..len)
+                .map(|_| {
+                    if rng.next() % 4 == 0 {
+                        I31
+                    } else {
+                        ((1 << 30) + rng.next() % (1 << 30)) as i32
+                    }
+                })
+                .collect();
             let row: Vec<i32> = (0..len).map(|_| rng.wide(bound) as i32).collect();
             let limit = limits[rng.next() as usize % 4];
             let (mut got, mut want) = (row.clone(), row);
-            (k.requantize)(&mut got, left, scale, &mult, &shift, limit);
-            requantize::requantize_row(&mut want, left, scale, &mult, &shift, limit);
+            let channels = Channels {
+                mult: &mult,
+                shift: &shift,
+                left,
+                limit,
+            };
+            (k.requantize)(&mut got, scale, channels);
+            requantize::requantize_row(&mut want, scale, channels);
             assert_eq!(got, want, "{}: requantize {len}, round {round}", k.name);
         }
     }
@@ -171,10 +235,16 @@ pub(super) fn mlp(k: &Kernels) {
     let mut rng = Rng(5);
     for len in LENGTHS {
         for limit in [0, 1 << 12, 1 << 16, (1 << 16) + 1, 1 << 26] {
-            let [g, u] = [0, 1].map(|_| (0..len).map(|_| rng.wide(limit) as i32).collect::<Vec<_>>());
+            let [g, u] =
+                [0, 1].map(|_| (0..len).map(|_| rng.wide(limit) as i32).collect::<Vec<_>>());
             let (mut got, mut want) = (vec![1i64; len], vec![2i64; len]);
             let m = (k.swiglu)(&g, &u, &mut got);
-            assert_eq!(m, swiglu::swiglu_row(&g, &u, &mut want), "{}: swiglu {len}", k.name);
+            assert_eq!(
+                m,
+                swiglu::swiglu_row(&g, &u, &mut want),
+                "{}: swiglu {len}",
+                k.name
+            );
             assert_eq!(got, want, "{}: swiglu {len} up to {limit}", k.name);
             let c = (64 - m.leading_zeros()).saturating_sub(20 + (rng.next() % 11) as u32);
             let (mut got, mut want) = (vec![1i32; len], vec![2i32; len]);
@@ -196,7 +266,10 @@ pub(super) fn mlp(k: &Kernels) {
 }
 
 fn want_h(g: &[i32], u: &[i32]) -> Vec<i64> {
-    g.iter().zip(u).map(|(&g, &u)| swiglu::swiglu(g, u)).collect()
+    g.iter()
+        .zip(u)
+        .map(|(&g, &u)| swiglu::swiglu(g, u))
+        .collect()
 }
 
 pub(super) fn softmax(k: &Kernels) {
@@ -208,16 +281,36 @@ pub(super) fn softmax(k: &Kernels) {
                 ((1 << 30) + rng.next() % (1 << 30)) as i32,
                 [0, 1, 10, 20, 25, 30, 61][round % 7],
             );
-            let dots: Vec<i32> = (0..keys).map(|_| rng.wide(256 * 127 * 127) as i32).collect();
-            let [mk, mv] = [0, 1].map(|_| (0..keys).map(|_| rng.wide(32767).unsigned_abs() as u16).collect::<Vec<_>>());
+            let dots: Vec<i32> = (0..keys)
+                .map(|_| rng.wide(256 * 127 * 127) as i32)
+                .collect();
+            let [mk, mv] = [0, 1].map(|_| {
+                (0..keys)
+                    .map(|_| rng.wide(32767).unsigned_abs() as u16)
+                    .collect::<Vec<_>>()
+            });
             let (mut got, mut want) = (dots.clone(), dots);
             let top = (k.log_scores)(scale, &mut got, &mk);
-            assert_eq!(top, scale.log_scores(&mut want, &mk), "{}: largest score of {keys}", k.name);
+            assert_eq!(
+                top,
+                scale.log_scores(&mut want, &mk),
+                "{}: largest score of {keys}",
+                k.name
+            );
             assert_eq!(got, want, "{}: scores of {keys}, round {round}", k.name);
             let (mut got_w, mut want_w) = (vec![1u16; keys], vec![2u16; keys]);
             let normalizer = (k.softmax_weights)(&mut got, top, &mv, &mut got_w);
-            assert_eq!(normalizer, attention::softmax_weights(&mut want, top, &mv, &mut want_w), "{}: {keys} keys", k.name);
-            assert_eq!(got_w, want_w, "{}: weights of {keys}, round {round}", k.name);
+            assert_eq!(
+                normalizer,
+                attention::softmax_weights(&mut want, top, &mv, &mut want_w),
+                "{}: {keys} keys",
+                k.name
+            );
+            assert_eq!(
+                got_w, want_w,
+                "{}: weights of {keys}, round {round}",
+                k.name
+            );
         }
     }
 }
@@ -259,9 +352,18 @@ fn names() {
     for (name, kernels) in Kernels::all() {
         match kernels {
             Some(kernels) => assert_eq!(kernels.name, name),
-            None => assert_eq!(Kernels::by_name(name).err(), Some(BackendError::Absent(name))),
+            None => assert_eq!(
+                Kernels::by_name(name).err(),
+                Some(BackendError::Absent(name))
+            ),
         }
     }
-    assert_eq!(Kernels::by_name("sse").err(), Some(BackendError::Unknown("sse".into())));
-    assert!(std::ptr::eq(Kernels::by_name("scalar").unwrap(), Kernels::scalar()));
+    assert_eq!(
+        Kernels::by_name("sse").err(),
+        Some(BackendError::Unknown("sse".into()))
+    );
+    assert!(std::ptr::eq(
+        Kernels::by_name("scalar").unwrap(),
+        Kernels::scalar()
+    ));
 }

@@ -7,6 +7,7 @@
 
 use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::ratio::TokenScale;
+use crate::ops::requantize::Channels;
 
 #[cfg(test)]
 mod conformance;
@@ -33,8 +34,8 @@ pub struct Kernels {
     pub quantize: fn(&[i32], u32, &mut [i8]),
     /// `sum_squares(x, sh)`: the sum of spec 1.6 without eps; sh = max(0, bl(max |x_i|) - 24).
     pub sum_squares: fn(&[i32], u32) -> u64,
-    /// `requantize(row, left, scale, mult, shift, limit)`: spec 1.8 in place, `left` = -psh.
-    pub requantize: fn(&mut [i32], u32, Option<TokenScale>, &[i32], &[i8], i32),
+    /// `requantize(row, scale, channels)`: spec 1.8 in place.
+    pub requantize: fn(&mut [i32], Option<TokenScale>, Channels<'_>),
     /// `add_residual(x, y)`: x_i = sat(x_i + y_i, 2^31 - 1); inputs above -2^31.
     pub add_residual: fn(&mut [i32], &[i32]),
     /// `butterflies(x, size)`: the Walsh-Hadamard transform of every run of `size` values, in place.
@@ -69,7 +70,11 @@ impl Kernels {
     /// The fastest backend of this CPU.
     #[must_use]
     pub fn detect() -> &'static Self {
-        Self::all().into_iter().rev().find_map(|(_, kernels)| kernels).unwrap_or(Self::scalar())
+        Self::all()
+            .into_iter()
+            .rev()
+            .find_map(|(_, kernels)| kernels)
+            .unwrap_or(Self::scalar())
     }
 
     /// A backend by name.

@@ -24,7 +24,10 @@ pub(super) static KERNELS: Kernels = Kernels {
 pub(super) fn rows_of(weights: &[i8], cols: usize, x: &[i8], out: &[i32]) -> (usize, usize) {
     assert!((1..=65536).contains(&cols), "1 <= cols <= 65536");
     let (rows, tokens) = (weights.len() / cols, x.len() / cols);
-    assert!(rows * cols == weights.len() && tokens * cols == x.len(), "whole rows");
+    assert!(
+        rows * cols == weights.len() && tokens * cols == x.len(),
+        "whole rows"
+    );
     assert_eq!(out.len(), rows * tokens, "one output per row and token");
     (rows, tokens)
 }
@@ -43,5 +46,8 @@ fn gemm(weights: &[i8], cols: usize, x: &[i8], out: &mut [i32]) {
 /// At most 65536 products of magnitude at most 127^2 (or 128^2): below 2^31.
 #[inline(always)]
 fn dot(a: &[i8], b: &[i8]) -> i32 {
-    a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
+    a.iter()
+        .zip(b)
+        .map(|(&a, &b)| i32::from(a) * i32::from(b))
+        .sum()
 }

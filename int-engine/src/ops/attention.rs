@@ -36,7 +36,10 @@ impl QueryScale {
     /// Domain: mq <= 32767, score_mult in [2^30, 2^31), score_shift in [0, 61].
     pub fn new(mq: u16, score_mult: i32, score_shift: u32) -> Self {
         // 32767 * 2^31 + 2^19 < 2^47, and its quotient is at most 2^26.
-        Self { rm: ((i64::from(mq) * i64::from(score_mult) + (1 << 19)) >> 20) as i32, rs: 1 + score_shift }
+        Self {
+            rm: ((i64::from(mq) * i64::from(score_mult) + (1 << 19)) >> 20) as i32,
+            rs: 1 + score_shift,
+        }
     }
 
     /// The score of one key, in [-(2^30 - 1), 2^30 - 1].
@@ -75,7 +78,10 @@ pub struct Normalizer {
 /// `z` is overwritten. At least one key; at most 32768.
 #[inline(always)]
 pub fn softmax_weights(z: &mut [i32], top: i32, mv: &[u16], w: &mut [u16]) -> Normalizer {
-    assert!(z.len() == mv.len() && z.len() == w.len(), "one scale and weight per key");
+    assert!(
+        z.len() == mv.len() && z.len() == w.len(),
+        "one scale and weight per key"
+    );
     let (mut den, mut largest) = (0u32, 0i32);
     for (z, &mv) in z.iter_mut().zip(mv) {
         // top - z < 2^31; p <= 2^15, so 32768 of them sum to at most 2^30, and p * mv < 2^30.
@@ -97,7 +103,11 @@ pub fn softmax_weights(z: &mut [i32], top: i32, mv: &[u16], w: &mut [u16]) -> No
 /// |n_i| <= 32768 * 2^15 * 127 < 2^37.
 #[inline(always)]
 pub fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
-    assert_eq!(values.len(), w.len() * n.len(), "one row of values per weight");
+    assert_eq!(
+        values.len(),
+        w.len() * n.len(),
+        "one row of values per weight"
+    );
     for (&w, row) in w.iter().zip(values.chunks_exact(n.len())) {
         for (n, &v) in n.iter_mut().zip(row) {
             *n += i64::from(w) * i64::from(v);
@@ -129,10 +139,22 @@ impl Normalizer {
 mod tests {
     use super::*;
 
-    fn attend(q8: &[i8], mq: u16, k8: &[i8], mk: &[u16], v8: &[i8], mv: &[u16], mult: i32, shift: u32) -> Vec<i32> {
-        let dots = k8.chunks_exact(q8.len()).map(|k| k.iter().zip(q8).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum());
+    fn attend(
+        scale: QueryScale,
+        q8: &[i8],
+        k8: &[i8],
+        mk: &[u16],
+        v8: &[i8],
+        mv: &[u16],
+    ) -> Vec<i32> {
+        let dots = k8.chunks_exact(q8.len()).map(|k| {
+            k.iter()
+                .zip(q8)
+                .map(|(&a, &b)| i32::from(a) * i32::from(b))
+                .sum()
+        });
         let mut z: Vec<i32> = dots.collect();
-        let top = QueryScale::new(mq, mult, shift).log_scores(&mut z, mk);
+        let top = scale.log_scores(&mut z, mk);
         let mut w = vec![0; z.len()];
         let normalizer = softmax_weights(&mut z, top, mv, &mut w);
         let mut n = vec![0; q8.len()];
@@ -155,20 +177,37 @@ mod tests {
 
     #[test]
     fn one_key_returns_its_value() {
-        // out = v8 * mv * 256 up to the narrowing of the weight to 15 bits.
-        assert_eq!(attend(&[1, 2], 5, &[3, 4], &[6], &[127, -127], &[32767], 1 << 30, 20), [127 * 32767 * 256, -127 * 32767 * 256]);
-        assert_eq!(attend(&[0, 0], 0, &[0, 0], &[0], &[0, 0], &[0], 1 << 30, 61), [0, 0]);
-        assert_eq!(attend(&[1, 2], 5, &[3, 4], &[6], &[127, -1], &[1], 1 << 30, 20), [32512, -256]);
+        let scale = QueryScale::new(5, 1 << 30, 20);
+        let one = |v8: &[i8], mv| attend(scale, &[1, 2], &[3, 4], &[6], v8, &[mv]);
+        // out = v8 * mv * 256.
+        assert_eq!(
+            one(&[127, -127], 32767),
+            [127 * 32767 * 256, -127 * 32767 * 256]
+        );
+        assert_eq!(one(&[127, -1], 1), [32512, -256]);
+        let zero = QueryScale::new(0, 1 << 30, 61);
+        assert_eq!(attend(zero, &[0, 0], &[0, 0], &[0], &[0, 0], &[0]), [0, 0]);
     }
 
     #[test]
     fn the_longest_context_of_largest_values_fits() {
         let keys = 32768;
-        for sign in [127i8, -127] {
+        let scale = QueryScale::new(32767, i32::MAX, 0);
+        let largest = vec![32767; keys];
+        for k in [127i8, -127] {
             let out = attend(
-                &[127; 2], 32767, &vec![sign; 2 * keys], &vec![32767; keys], &vec![-127; 2 * keys], &vec![32767; keys], i32::MAX, 0,
+                scale,
+                &[127; 2],
+                &vec![k; 2 * keys],
+                &largest,
+                &vec![-127; 2 * keys],
+                &largest,
             );
-            assert!(out.iter().all(|&v| (-2_130_641_408..-1_000_000_000).contains(&v)), "{out:?}");
+            assert_eq!(
+                out,
+                [-127 * 32767 * 256; 2],
+                "equal weights return the common value"
+            );
         }
     }
 
@@ -177,7 +216,10 @@ mod tests {
         let mut z = [0];
         let mut w = [0];
         // p * mv = 2^15 * 1: bit length 16, c = 1, half of it.
-        assert_eq!(softmax_weights(&mut z, 0, &[1], &mut w), Normalizer { den: 32768, c: 1 });
+        assert_eq!(
+            softmax_weights(&mut z, 0, &[1], &mut w),
+            Normalizer { den: 32768, c: 1 }
+        );
         assert_eq!(w, [1 << 14]);
         // 32765 / 32768 of mv = 32767 and so on never exceed 2^15.
         let mut z = [-1, 0];

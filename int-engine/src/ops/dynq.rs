@@ -24,7 +24,11 @@ impl Reciprocal {
     #[inline(always)]
     pub fn new(m: u32) -> Self {
         let b = bit_length(m);
-        Self { r: ((127u64 << (b + 23)) / u64::from(m)) as u32, left: 24u32.saturating_sub(b), right: b.saturating_sub(24) }
+        Self {
+            r: ((127u64 << (b + 23)) / u64::from(m)) as u32,
+            left: 24u32.saturating_sub(b),
+            right: b.saturating_sub(24),
+        }
     }
 
     /// One element, |u| <= m; the result is in [-127, 127].

@@ -87,7 +87,15 @@ mod tests {
         for (x, want) in [(-5, -3), (-3, -2), (-1, -1), (1, 1), (3, 2), (5, 3)] {
             assert_eq!(rdbpot(x, 1), want, "rdbpot({x}, 1)");
         }
-        for (x, want) in [(-6, -2), (-5, -1), (-2, -1), (-1, 0), (1, 0), (2, 1), (6, 2)] {
+        for (x, want) in [
+            (-6, -2),
+            (-5, -1),
+            (-2, -1),
+            (-1, 0),
+            (1, 0),
+            (2, 1),
+            (6, 2),
+        ] {
             assert_eq!(rdbpot(x, 2), want, "rdbpot({x}, 2)");
         }
         assert_eq!(rdbpot(-77, 0), -77);

@@ -30,7 +30,11 @@ fn paley(i: usize, j: usize, p: usize) -> i32 {
     }
     // For i, j in 1..=p and i != j, (j - i) mod p is non-zero.
     let d = (j + p - i) % p;
-    if (1..p).any(|s| s * s % p == d) { 1 } else { -1 }
+    if (1..p).any(|s| s * s % p == d) {
+        1
+    } else {
+        -1
+    }
 }
 
 /// A Paley matrix as the signs that a transform needs.
@@ -67,10 +71,16 @@ impl Hadamard {
             .iter()
             .map(|&p| Factor {
                 order: p + 1,
-                forward: (0..(p + 1) * (p + 1)).map(|at| paley(at / (p + 1), at % (p + 1), p)).collect(),
+                forward: (0..(p + 1) * (p + 1))
+                    .map(|at| paley(at / (p + 1), at % (p + 1), p))
+                    .collect(),
             })
             .collect();
-        Self { block, pow2, factors }
+        Self {
+            block,
+            pow2,
+            factors,
+        }
     }
 
     /// Values a block.
@@ -114,8 +124,12 @@ impl Factor {
                 }
                 for i in 0..self.order {
                     group[i * stride + lane] = match direction {
-                        Direction::Forward => (0..self.order).map(|j| column[j] * self.forward[j * self.order + i]).sum(),
-                        Direction::Transpose => (0..self.order).map(|j| column[j] * self.forward[i * self.order + j]).sum(),
+                        Direction::Forward => (0..self.order)
+                            .map(|j| column[j] * self.forward[j * self.order + i])
+                            .sum(),
+                        Direction::Transpose => (0..self.order)
+                            .map(|j| column[j] * self.forward[i * self.order + j])
+                            .sum(),
                     };
                 }
             }
@@ -128,7 +142,10 @@ impl Factor {
 /// Domain: the sum of magnitudes of each run below 2^31; it bounds every intermediate sum.
 #[inline(always)]
 pub fn butterflies(x: &mut [i32], size: usize) {
-    assert!(size.is_power_of_two() && x.len() % size == 0, "whole runs of a power of two");
+    assert!(
+        size.is_power_of_two() && x.len() % size == 0,
+        "whole runs of a power of two"
+    );
     let mut half = 1;
     // The two shortest strides together, as a run of four in registers.
     if size >= 4 {
@@ -158,7 +175,13 @@ mod tests {
         let (primes, mut rest) = had_factors(n).expect("a size with a matrix");
         let kron = |a: Vec<Vec<i64>>, b: Vec<Vec<i64>>| {
             a.iter()
-                .flat_map(|ra| b.iter().map(move |rb| ra.iter().flat_map(|x| rb.iter().map(move |y| x * y)).collect()))
+                .flat_map(|ra| {
+                    b.iter().map(move |rb| {
+                        ra.iter()
+                            .flat_map(|x| rb.iter().map(move |y| x * y))
+                            .collect()
+                    })
+                })
                 .collect::<Vec<Vec<i64>>>()
         };
         let mut h = vec![vec![1]];
@@ -171,7 +194,12 @@ mod tests {
                 _ if i == j || squares.contains(&((j + order - 1 - i) % (order - 1))) => 1,
                 _ => -1,
             };
-            h = kron(h, (0..order).map(|i| (0..order).map(|j| entry(i, j)).collect()).collect());
+            h = kron(
+                h,
+                (0..order)
+                    .map(|i| (0..order).map(|j| entry(i, j)).collect())
+                    .collect(),
+            );
         }
         while rest > 1 {
             h = kron(h, vec![vec![1, 1], vec![1, -1]]);
@@ -183,24 +211,43 @@ mod tests {
     #[test]
     fn equals_the_dense_matrix_in_both_directions() {
         // Every kind of factorisation, with and without a power of two beside it.
-        for n in [1, 2, 4, 8, 12, 20, 24, 40, 64, 144, 240, 288, 400, 480, 576, 800] {
+        for n in [
+            1, 2, 4, 8, 12, 20, 24, 40, 64, 144, 240, 288, 400, 480, 576, 800,
+        ] {
             let h = dense(n);
             let had = Hadamard::largest(n);
             assert_eq!(had.block(), n);
             for (i, row) in h.iter().enumerate() {
                 for other in &h[i..] {
                     let dot: i64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
-                    assert_eq!(dot, if std::ptr::eq(row, other) { n as i64 } else { 0 }, "H H^T = n I at {n}");
+                    assert_eq!(
+                        dot,
+                        if std::ptr::eq(row, other) {
+                            n as i64
+                        } else {
+                            0
+                        },
+                        "H H^T = n I at {n}"
+                    );
                 }
             }
-            let x: Vec<i32> = (0..2 * n as i32).map(|i| (i * 7919 + 13) % 2003 - 1001).collect();
+            let x: Vec<i32> = (0..2 * n as i32)
+                .map(|i| (i * 7919 + 13) % 2003 - 1001)
+                .collect();
             for direction in [Direction::Forward, Direction::Transpose] {
                 let mut got = x.clone();
                 had.apply(&mut got, direction, butterflies);
                 for (block, got) in x.chunks(n).zip(got.chunks(n)) {
                     for i in 0..n {
                         let want: i64 = (0..n)
-                            .map(|j| i64::from(block[j]) * if direction == Direction::Forward { h[j][i] } else { h[i][j] })
+                            .map(|j| {
+                                i64::from(block[j])
+                                    * if direction == Direction::Forward {
+                                        h[j][i]
+                                    } else {
+                                        h[i][j]
+                                    }
+                            })
                             .sum();
                         assert_eq!(i64::from(got[i]), want, "n = {n}, {direction:?}, {i}");
                     }
@@ -211,7 +258,10 @@ mod tests {
 
     #[test]
     fn headrooms() {
-        assert_eq!((headroom(512), headroom(1024), headroom(3072), headroom(1)), (21, 20, 19, 30));
+        assert_eq!(
+            (headroom(512), headroom(1024), headroom(3072), headroom(1)),
+            (21, 20, 19, 30)
+        );
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub fn head_norm(x: &mut [i32], gain: &[i32]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::fixed::I31;
+    use super::*;
 
     #[test]
     fn one_channel_carries_all() {

@@ -18,14 +18,20 @@ pub fn norm_scale(m: u32) -> TokenScale {
         return TokenScale::default();
     }
     let b = bit_length(m);
-    TokenScale { mantissa: (m << (31 - b)) as i32, exponent: -(b as i32) }
+    TokenScale {
+        mantissa: (m << (31 - b)) as i32,
+        exponent: -(b as i32),
+    }
 }
 
 /// The scale of m / (r * 2^-e), rounded down (spec 1.7): the token scale of a normalised row.
 ///
 /// Domain: m < 2^31, 2^30 <= r < 2^31. With e of [`super::rms::rms`] the exponent is in [-31, 37].
 pub fn ratio(m: u32, r: u32, e: i32) -> TokenScale {
-    debug_assert!(m < 1 << 31 && (1 << 30..1 << 31).contains(&r), "ratio domain");
+    debug_assert!(
+        m < 1 << 31 && (1 << 30..1 << 31).contains(&r),
+        "ratio domain"
+    );
     if m == 0 {
         return TokenScale::default();
     }
@@ -34,7 +40,10 @@ pub fn ratio(m: u32, r: u32, e: i32) -> TokenScale {
     let d = (u64::from(m) << (62 - b)) / u64::from(r);
     let bd = bit_length_64(d);
     let t = if bd == 31 { d } else { d >> 1 };
-    TokenScale { mantissa: t as i32, exponent: 62 - b as i32 - bd as i32 - e }
+    TokenScale {
+        mantissa: t as i32,
+        exponent: 62 - b as i32 - bd as i32 - e,
+    }
 }
 
 #[cfg(test)]
@@ -44,9 +53,27 @@ mod tests {
 
     #[test]
     fn norm_scale_ends() {
-        assert_eq!(norm_scale(0), TokenScale { mantissa: 0, exponent: 0 });
-        assert_eq!(norm_scale(1), TokenScale { mantissa: 1 << 30, exponent: -1 });
-        assert_eq!(norm_scale((1 << 31) - 1), TokenScale { mantissa: i32::MAX, exponent: -31 });
+        assert_eq!(
+            norm_scale(0),
+            TokenScale {
+                mantissa: 0,
+                exponent: 0
+            }
+        );
+        assert_eq!(
+            norm_scale(1),
+            TokenScale {
+                mantissa: 1 << 30,
+                exponent: -1
+            }
+        );
+        assert_eq!(
+            norm_scale((1 << 31) - 1),
+            TokenScale {
+                mantissa: i32::MAX,
+                exponent: -31
+            }
+        );
     }
 
     proptest! {

@@ -9,7 +9,14 @@ use super::ratio::TokenScale;
 /// Domain: |acc| * 2^left < 2^31, left in 0..=5 (minus the matrix's psh), mult in [2^30, 2^31),
 /// shift in [-64, 64].
 #[inline(always)]
-pub fn requantize(acc: i32, left: u32, scale: Option<TokenScale>, mult: i32, shift: i8, limit: i32) -> i32 {
+pub fn requantize(
+    acc: i32,
+    left: u32,
+    scale: Option<TokenScale>,
+    mult: i32,
+    shift: i8,
+    limit: i32,
+) -> i32 {
     let mut a = acc << left;
     let mut e = i32::from(shift);
     if let Some(scale) = scale {
@@ -27,10 +34,43 @@ pub fn requantize(acc: i32, left: u32, scale: Option<TokenScale>, mult: i32, shi
     sat(a, limit)
 }
 
-/// Requantises a row of accumulators in place, one (mult, shift) per element.
+/// The constants that requantise a row of outputs (spec 1.8, 3.2).
+#[derive(Clone, Copy, Debug)]
+pub struct Channels<'a> {
+    /// Per output, in [2^30, 2^31).
+    pub mult: &'a [i32],
+    /// Per output, in [-64, 64].
+    pub shift: &'a [i8],
+    /// Minus the matrix's psh, 0 to 5.
+    pub left: u32,
+    /// Where the destination saturates.
+    pub limit: i32,
+}
+
+impl Channels<'_> {
+    /// The constants of the outputs in `range`.
+    pub fn part(self, range: std::ops::Range<usize>) -> Self {
+        Self {
+            mult: &self.mult[range.clone()],
+            shift: &self.shift[range],
+            ..self
+        }
+    }
+}
+
+/// Requantises a row of accumulators in place.
 #[inline(always)]
-pub fn requantize_row(row: &mut [i32], left: u32, scale: Option<TokenScale>, mult: &[i32], shift: &[i8], limit: i32) {
-    assert!(row.len() == mult.len() && row.len() == shift.len(), "one multiplier and shift per output");
+pub fn requantize_row(row: &mut [i32], scale: Option<TokenScale>, channels: Channels<'_>) {
+    let Channels {
+        mult,
+        shift,
+        left,
+        limit,
+    } = channels;
+    assert!(
+        row.len() == mult.len() && row.len() == shift.len(),
+        "one multiplier and shift per output"
+    );
     for ((v, &mult), &shift) in row.iter_mut().zip(mult).zip(shift) {
         *v = requantize(*v, left, scale, mult, shift, limit);
     }
@@ -58,7 +98,10 @@ mod tests {
         assert_eq!(requantize(5, 0, NONE, 1 << 30, 1, I31), 2);
         assert_eq!(requantize(-1, 0, NONE, 1 << 30, 0, I31), 0);
         assert_eq!(requantize(-3, 0, NONE, 1 << 30, 1, I31), -1);
-        assert_eq!(requantize(-966241705, 0, NONE, 1373157221, 0, I31), -617840222);
+        assert_eq!(
+            requantize(-966241705, 0, NONE, 1373157221, 0, I31),
+            -617840222
+        );
     }
 
     /// Spec 1.8 word for word, in integers that never overflow.
@@ -91,7 +134,11 @@ mod tests {
                     for acc in [0, 1, -1, 12345, I31, -I31] {
                         for mult in [1 << 30, I31] {
                             let y = requantize(acc, 0, scale, mult, shift, I31);
-                            assert_eq!(y, by_the_letter(acc, scale, mult, shift, I31), "{acc} {scale:?} {mult} {shift}");
+                            assert_eq!(
+                                y,
+                                by_the_letter(acc, scale, mult, shift, I31),
+                                "{acc} {scale:?} {mult} {shift}"
+                            );
                             if acc == 0 || mantissa == 0 {
                                 assert_eq!(y, 0);
                             }

@@ -53,7 +53,10 @@ mod tests {
         assert_eq!(rms(&[3], 3, 16), (5 << 28, 28));
         // The longest row of the largest values: |v| rounds to 2^24 at sh = 7, s = 2^61.
         let x = vec![-i32::MAX; 8192];
-        assert_eq!(rms(&x, i32::MAX as u32, 0), (((1u64 << 61).isqrt()) as u32, -7));
+        assert_eq!(
+            rms(&x, i32::MAX as u32, 0),
+            (((1u64 << 61).isqrt()) as u32, -7)
+        );
         let (r, e) = rms(&x, i32::MAX as u32, (1 << 53) - 1);
         assert!(r >= 1 << 30 && e == -7);
     }

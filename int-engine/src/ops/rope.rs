@@ -13,7 +13,10 @@ pub fn rope_angle(phase: u64, position: u32) -> (i32, i32) {
     let (cl, sl) = tables::ROPE_FINE[index & 1023];
     let [ch, sh, cl, sl] = [ch, sh, cl, sl].map(i64::from);
     // Entries are at most 2^30 in magnitude: each sum of two products is at most 2^61.
-    (rdbpot(ch * cl - sh * sl, 46) as i32, rdbpot(sh * cl + ch * sl, 46) as i32)
+    (
+        rdbpot(ch * cl - sh * sl, 46) as i32,
+        rdbpot(sh * cl + ch * sl, 46) as i32,
+    )
 }
 
 /// Rotates the half-split pairs (i, i + hd/2) of one head row in place.

@@ -44,42 +44,68 @@ impl Scratch {
 }
 
 /// Grows to at least `len`.
-pub(super) fn grow<T: Clone + Default>(v: &mut Vec<T>, len: usize, what: &'static str) -> Result<(), Fault> {
-    if v.len() < len { try_resize(v, len, T::default(), what) } else { Ok(()) }
+pub(super) fn grow<T: Clone + Default>(
+    v: &mut Vec<T>,
+    len: usize,
+    what: &'static str,
+) -> Result<(), Fault> {
+    if v.len() < len {
+        try_resize(v, len, T::default(), what)
+    } else {
+        Ok(())
+    }
 }
 
-/// The queries of consecutive tokens for kv head `kv_head`, the first at position `first`.
+/// Quantised queries of consecutive tokens.
+#[derive(Clone, Copy)]
+pub(super) struct Queries<'a> {
+    /// Position of the first token.
+    pub(super) first: usize,
+    /// `[tokens][heads][head_dim]`.
+    pub(super) q8: &'a [i8],
+    /// `[tokens][heads]`.
+    pub(super) mq: &'a [u16],
+}
+
+/// Attention of the heads that share kv head `kv_head`, for at most [`tile`] tokens.
 ///
-/// `query8` is `[tokens][q_width]` and `mq` `[tokens][heads]`; at most [`tile`] tokens. The cache holds every
-/// position up to the last token's. The result is `scratch.out`.
+/// The cache holds every position up to the last token's. The result is `scratch.out`.
 pub(super) fn attend(
     plan: &Plan,
     layer: &Layer,
     cache: &HeadCache,
     kv_head: usize,
-    first: usize,
-    query8: &[i8],
-    mq: &[u16],
+    queries: Queries<'_>,
     scratch: &mut Scratch,
 ) {
+    let Queries { first, q8, mq } = queries;
     let config = plan.model.config();
     let (hd, heads, group) = (config.head_dim(), config.heads(), config.group());
     let tokens = mq.len() / heads;
     let width = group * hd;
     let queries = &mut scratch.queries[..tokens * width];
-    for (queries, row) in queries.chunks_exact_mut(width).zip(query8.chunks_exact(heads * hd)) {
+    for (queries, row) in queries
+        .chunks_exact_mut(width)
+        .zip(q8.chunks_exact(heads * hd))
+    {
         queries.copy_from_slice(&row[kv_head * width..][..width]);
     }
     // Later tokens' keys are part of the product for the earlier ones, and are left out below.
     let keys = first + tokens;
     let dots = &mut scratch.dots[..tokens * group * keys];
     (plan.kernels.gemm)(&cache.k8[..keys * hd], hd, queries, dots);
-    let rows = dots.chunks_exact_mut(keys).zip(scratch.out.chunks_exact_mut(hd));
+    let rows = dots
+        .chunks_exact_mut(keys)
+        .zip(scratch.out.chunks_exact_mut(hd));
     for (row, (dots, out)) in rows.enumerate() {
         let (token, head) = (row / group, kv_head * group + row % group);
         let visible = first + token + 1;
         let (z, weights) = (&mut dots[..visible], &mut scratch.weights[..visible]);
-        let scale = QueryScale::new(mq[token * heads + head], layer.score_mult, layer.score_shift as u32);
+        let scale = QueryScale::new(
+            mq[token * heads + head],
+            layer.score_mult,
+            layer.score_shift as u32,
+        );
         let top = (plan.kernels.log_scores)(scale, z, &cache.mk[..visible]);
         let normalizer = (plan.kernels.softmax_weights)(z, top, &cache.mv[..visible], weights);
         let sums = &mut scratch.sums[..hd];

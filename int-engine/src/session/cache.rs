@@ -31,7 +31,11 @@ const FIRST: usize = 64;
 
 impl KvCache {
     pub(super) fn new(config: &Config) -> Self {
-        let heads = || (0..config.kv_heads()).map(|_| HeadCache::default()).collect();
+        let heads = || {
+            (0..config.kv_heads())
+                .map(|_| HeadCache::default())
+                .collect()
+        };
         Self {
             layers: (0..config.layers()).map(|_| heads()).collect(),
             head_dim: config.head_dim(),

@@ -1,6 +1,6 @@
 //! One thread's run of consecutive tokens on its way through a layer (spec 3.3).
 
-use super::attend::{self, attend, grow};
+use super::attend::{self, Queries, attend, grow};
 use super::cache::HeadCache;
 use super::{Matrix, Plan};
 use crate::halt::Fault;
@@ -57,7 +57,13 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Makes room for `tokens` tokens that see at most `keys` keys, attention in `parts` parts.
-    pub(super) fn reserve(&mut self, plan: &Plan, tokens: usize, keys: usize, parts: usize) -> Result<(), Fault> {
+    pub(super) fn reserve(
+        &mut self,
+        plan: &Plan,
+        tokens: usize,
+        keys: usize,
+        parts: usize,
+    ) -> Result<(), Fault> {
         let c = plan.model.config();
         let (n, ff, qw, kw) = (c.hidden(), c.intermediate(), c.q_width(), c.kv_width());
         let what = "activations";
@@ -99,7 +105,14 @@ impl Lane {
             let id = id as usize;
             for (x, &w) in x.iter_mut().zip(&embed.weight[id * n..][..n]) {
                 // |w| * 2^24 < 2^31.
-                *x = requantize(i32::from(w) << 24, 0, None, embed.mult[id], embed.shift[id], I31);
+                *x = requantize(
+                    i32::from(w) << 24,
+                    0,
+                    None,
+                    embed.mult[id],
+                    embed.shift[id],
+                    I31,
+                );
             }
         }
         let angles = self.angles.chunks_exact_mut(config.head_dim() / 2);
@@ -117,7 +130,11 @@ impl Lane {
         let (qw, kw) = (config.q_width(), config.kv_width());
         self.norm(plan);
         let (input, scales) = (&self.input[..t * n], &self.scales[..t]);
-        let (q, k, v) = (&mut self.a[..t * qw], &mut self.b[..t * kw], &mut self.c[..t * kw]);
+        let (q, k, v) = (
+            &mut self.a[..t * qw],
+            &mut self.b[..t * kw],
+            &mut self.c[..t * kw],
+        );
         let qk = |w, out: &mut [i32]| {
             if config.qk_norm() {
                 plan.linear(&Matrix::of(w), input, None, I31, out, pool);
@@ -135,16 +152,21 @@ impl Lane {
             for ((row, angles), (codes, largest)) in row
                 .chunks_exact_mut(width)
                 .zip(self.angles.chunks_exact(hd / 2))
-                .zip(codes.chunks_exact_mut(width).zip(largest.chunks_exact_mut(width / hd)))
+                .zip(
+                    codes
+                        .chunks_exact_mut(width)
+                        .zip(largest.chunks_exact_mut(width / hd)),
+                )
             {
                 rotate_heads(plan, row, gain.as_deref(), angles);
                 quantize_heads(plan, row, codes, largest);
             }
         }
-        for (row, (codes, largest)) in v
-            .chunks_exact(kw)
-            .zip(self.v8.chunks_exact_mut(kw).zip(self.mv.chunks_exact_mut(kw / hd)))
-        {
+        for (row, (codes, largest)) in v.chunks_exact(kw).zip(
+            self.v8
+                .chunks_exact_mut(kw)
+                .zip(self.mv.chunks_exact_mut(kw / hd)),
+        ) {
             quantize_heads(plan, row, codes, largest);
         }
     }
@@ -155,8 +177,10 @@ impl Lane {
         for (g, head) in cache.iter_mut().enumerate() {
             for t in 0..self.tokens {
                 let at = t * kv_heads + g;
-                head.k8.extend_from_slice(&self.k8[at * head_dim..][..head_dim]);
-                head.v8.extend_from_slice(&self.v8[at * head_dim..][..head_dim]);
+                head.k8
+                    .extend_from_slice(&self.k8[at * head_dim..][..head_dim]);
+                head.v8
+                    .extend_from_slice(&self.v8[at * head_dim..][..head_dim]);
                 head.mk.push(self.mk[at]);
                 head.mv.push(self.mv[at]);
             }
@@ -164,12 +188,25 @@ impl Lane {
     }
 
     /// Attention over the cache, which holds the lane's own positions, and the MLP.
-    pub(super) fn finish(&mut self, plan: &Plan, layer: &Layer, cache: &[HeadCache], pool: Option<&Pool>) {
+    pub(super) fn finish(
+        &mut self,
+        plan: &Plan,
+        layer: &Layer,
+        cache: &[HeadCache],
+        pool: Option<&Pool>,
+    ) {
         self.attention(plan, layer, cache, pool);
         let config = plan.model.config();
-        let (t, n, qw, ff) = (self.tokens, config.hidden(), config.q_width(), config.intermediate());
-        for ((row, codes), scale) in
-            self.a[..t * qw].chunks_exact(qw).zip(self.input.chunks_exact_mut(qw)).zip(&mut self.scales)
+        let (t, n, qw, ff) = (
+            self.tokens,
+            config.hidden(),
+            config.q_width(),
+            config.intermediate(),
+        );
+        for ((row, codes), scale) in self.a[..t * qw]
+            .chunks_exact(qw)
+            .zip(self.input.chunks_exact_mut(qw))
+            .zip(&mut self.scales)
         {
             *scale = norm_scale(plan.dynq(row, codes));
         }
@@ -177,16 +214,36 @@ impl Lane {
 
         self.norm(plan);
         let (input, scales) = (&self.input[..t * n], &self.scales[..t]);
-        plan.linear(&Matrix::of(&layer.gate), input, Some(scales), MLP_LIMIT, &mut self.a[..t * ff], pool);
-        plan.linear(&Matrix::of(&layer.up), input, Some(scales), MLP_LIMIT, &mut self.b[..t * ff], pool);
-        let rows = self.a[..t * ff].chunks_exact_mut(ff).zip(self.b.chunks_exact(ff));
-        for (((gate, up), codes), scale) in rows.zip(self.input.chunks_exact_mut(ff)).zip(&mut self.scales) {
+        plan.linear(
+            &Matrix::of(&layer.gate),
+            input,
+            Some(scales),
+            MLP_LIMIT,
+            &mut self.a[..t * ff],
+            pool,
+        );
+        plan.linear(
+            &Matrix::of(&layer.up),
+            input,
+            Some(scales),
+            MLP_LIMIT,
+            &mut self.b[..t * ff],
+            pool,
+        );
+        let rows = self.a[..t * ff]
+            .chunks_exact_mut(ff)
+            .zip(self.b.chunks_exact(ff));
+        for (((gate, up), codes), scale) in rows
+            .zip(self.input.chunks_exact_mut(ff))
+            .zip(&mut self.scales)
+        {
             let h = &mut self.h[..ff];
             let m = (plan.kernels.swiglu)(gate, up, h);
             // |h| <= 2^52, so c <= 53 and the narrowed values leave room for the rotation.
             let c = bit_length_64(m).saturating_sub(plan.mlp_hadamard.headroom());
             (plan.kernels.narrow)(h, c, gate);
-            plan.mlp_hadamard.apply(gate, Direction::Forward, plan.kernels.butterflies);
+            plan.mlp_hadamard
+                .apply(gate, Direction::Forward, plan.kernels.butterflies);
             *scale = norm_scale(plan.dynq(gate, codes));
             scale.exponent -= c as i32;
         }
@@ -196,8 +253,15 @@ impl Lane {
     /// Leaves the attention output in `a`, `[tokens][q_width]`.
     fn attention(&mut self, plan: &Plan, layer: &Layer, cache: &[HeadCache], pool: Option<&Pool>) {
         let config = plan.model.config();
-        let (qw, heads, width) = (config.q_width(), config.heads(), config.group() * config.head_dim());
-        let (q8, mq) = (&self.q8[..self.tokens * qw], &self.mq[..self.tokens * heads]);
+        let (qw, heads, width) = (
+            config.q_width(),
+            config.heads(),
+            config.group() * config.head_dim(),
+        );
+        let (q8, mq) = (
+            &self.q8[..self.tokens * qw],
+            &self.mq[..self.tokens * heads],
+        );
         let tile = attend::tile(config.group());
         let copy = |a: &mut [i32], g: usize, out: &[i32]| {
             for (row, out) in a.chunks_exact_mut(qw).zip(out.chunks_exact(width)) {
@@ -205,9 +269,14 @@ impl Lane {
             }
         };
         if let (1, Some(pool)) = (self.tokens, pool) {
+            let queries = Queries {
+                first: self.first,
+                q8,
+                mq,
+            };
             let parts = &mut self.attention[..cache.len()];
             pool.chunks_mut(parts, 1, |g, scratch| {
-                attend(plan, layer, &cache[g], g, self.first, q8, mq, &mut scratch[0]);
+                attend(plan, layer, &cache[g], g, queries, &mut scratch[0]);
             });
             for (g, scratch) in parts.iter().enumerate() {
                 copy(&mut self.a[..qw], g, &scratch.out);
@@ -218,8 +287,12 @@ impl Lane {
         for (g, cache) in cache.iter().enumerate() {
             for t in (0..self.tokens).step_by(tile) {
                 let end = (t + tile).min(self.tokens);
-                let (q8, mq) = (&q8[t * qw..end * qw], &mq[t * heads..end * heads]);
-                attend(plan, layer, cache, g, self.first + t, q8, mq, scratch);
+                let queries = Queries {
+                    first: self.first + t,
+                    q8: &q8[t * qw..end * qw],
+                    mq: &mq[t * heads..end * heads],
+                };
+                attend(plan, layer, cache, g, queries, scratch);
                 copy(&mut self.a[t * qw..end * qw], g, &scratch.out);
             }
         }
@@ -229,7 +302,9 @@ impl Lane {
     fn norm(&mut self, plan: &Plan) {
         let config = plan.model.config();
         let n = config.hidden();
-        let rows = self.x[..self.tokens * n].chunks_exact(n).zip(self.input.chunks_exact_mut(n));
+        let rows = self.x[..self.tokens * n]
+            .chunks_exact(n)
+            .zip(self.input.chunks_exact_mut(n));
         for ((x, codes), scale) in rows.zip(&mut self.scales) {
             let m = plan.dynq(x, codes);
             let sh = alignment(m);
@@ -241,7 +316,10 @@ impl Lane {
     /// Adds the product of `matrix` and the quantised input to the residual.
     fn add_product(&mut self, plan: &Plan, matrix: &Matrix<'_>, pool: Option<&Pool>) {
         let t = self.tokens;
-        let (input, out) = (&self.input[..t * matrix.cols], &mut self.a[..t * matrix.mult.len()]);
+        let (input, out) = (
+            &self.input[..t * matrix.cols],
+            &mut self.a[..t * matrix.mult.len()],
+        );
         plan.linear(matrix, input, Some(&self.scales[..t]), I31, out, pool);
         (plan.kernels.add_residual)(&mut self.x[..out.len()], out);
     }
@@ -261,7 +339,8 @@ fn rotate_heads(plan: &Plan, row: &mut [i32], gain: Option<&[i32]>, angles: &[(i
         }
     }
     // |v| <= 5,931,910 and at most 256 values a block: below 2^31.
-    plan.head_hadamard.apply(row, Direction::Forward, plan.kernels.butterflies);
+    plan.head_hadamard
+        .apply(row, Direction::Forward, plan.kernels.butterflies);
     for v in row {
         *v = sat(rdbpot(i64::from(*v), plan.head_shift), I16);
     }
@@ -270,7 +349,11 @@ fn rotate_heads(plan: &Plan, row: &mut [i32], gain: Option<&[i32]>, angles: &[(i
 /// `dynq` of every head of one token's int16 values.
 fn quantize_heads(plan: &Plan, row: &[i32], codes: &mut [i8], largest: &mut [u16]) {
     let hd = row.len() / largest.len();
-    for ((head, codes), largest) in row.chunks_exact(hd).zip(codes.chunks_exact_mut(hd)).zip(largest) {
+    for ((head, codes), largest) in row
+        .chunks_exact(hd)
+        .zip(codes.chunks_exact_mut(hd))
+        .zip(largest)
+    {
         debug_assert!(max_abs(head) <= I16 as u32, "head values are int16");
         *largest = plan.dynq(head, codes) as u16;
     }

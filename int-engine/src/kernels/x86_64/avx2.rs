@@ -7,11 +7,14 @@
 #![allow(unsafe_code)]
 // Newer compilers take register-only intrinsics as safe inside a function with the feature.
 #![allow(unused_unsafe)]
+// Indices name the tile's rows and tokens on both sides of a product.
+#![allow(clippy::needless_range_loop)]
 
 use super::super::{Kernels, scalar::rows_of};
 use crate::ops::attention::{self, Normalizer, QueryScale};
 use crate::ops::dynq::{self, Reciprocal};
 use crate::ops::ratio::TokenScale;
+use crate::ops::requantize::Channels;
 use crate::ops::{hadamard, requantize as requantize_op, rms, swiglu as swiglu_op};
 use core::arch::x86_64::*;
 
@@ -91,7 +94,14 @@ fn gemm(weights: &[i8], cols: usize, x: &[i8], out: &mut [i32]) {
 /// AVX2; `w` is R rows of `cols` values, `x` `tokens` rows of them, and `out[t * stride + r]` is writable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn row_tile<const R: usize>(w: *const i8, cols: usize, x: *const i8, tokens: usize, out: *mut i32, stride: usize) {
+unsafe fn row_tile<const R: usize>(
+    w: *const i8,
+    cols: usize,
+    x: *const i8,
+    tokens: usize,
+    out: *mut i32,
+    stride: usize,
+) {
     // SAFETY: token t is below `tokens` in each call, so the pointers stay within what the caller promises.
     unsafe {
         if tokens == 1 {
@@ -161,7 +171,8 @@ unsafe fn tile<const R: usize, const T: usize, const FETCH: bool>(
                 let a = _mm256_hadd_epi32(acc[0][t], acc[1 % R][t]);
                 let b = _mm256_hadd_epi32(acc[2 % R][t], acc[3 % R][t]);
                 let c = _mm256_hadd_epi32(a, b);
-                let sums = _mm_add_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256::<1>(c));
+                let sums =
+                    _mm_add_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256::<1>(c));
                 _mm_storeu_si128(out.add(t * stride).cast(), sums);
             } else {
                 for r in 0..R {
@@ -204,7 +215,11 @@ unsafe fn lane_sum(v: __m256i) -> i32 {
 const KEYS: usize = 512;
 
 fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
-    assert_eq!(values.len(), w.len() * n.len(), "one row of values per weight");
+    assert_eq!(
+        values.len(),
+        w.len() * n.len(),
+        "one row of values per weight"
+    );
     let width = n.len();
     for (w, values) in w.chunks(KEYS).zip(values.chunks(KEYS * width.max(1))) {
         let mut i = 0;
@@ -240,8 +255,19 @@ fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
 /// AVX2; `values` holds `w.len()` rows of `width` values, first + 16 * C <= width, `n` is 16 * C long.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn weighted_sum_tile<const C: usize>(w: &[u16], values: &[i8], width: usize, first: usize, n: &mut [i64]) {
-    debug_assert!(w.len() <= KEYS && values.len() == w.len() * width && first + 16 * C <= width && n.len() == 16 * C);
+unsafe fn weighted_sum_tile<const C: usize>(
+    w: &[u16],
+    values: &[i8],
+    width: usize,
+    first: usize,
+    n: &mut [i64],
+) {
+    debug_assert!(
+        w.len() <= KEYS
+            && values.len() == w.len() * width
+            && first + 16 * C <= width
+            && n.len() == 16 * C
+    );
     // SAFETY: key s is below w.len() and channels [first + 16c, first + 16c + 16) lie in its row of `values`;
     // the second row of the last odd key is a register of zeros; stores go to a local array.
     unsafe {
@@ -254,7 +280,11 @@ unsafe fn weighted_sum_tile<const C: usize>(w: &[u16], values: &[i8], width: usi
             let row = values.as_ptr().add(s * width + first);
             for c in 0..C {
                 let a = _mm_loadu_si128(row.add(16 * c).cast());
-                let b = if pair { _mm_loadu_si128(row.add(width + 16 * c).cast()) } else { _mm_setzero_si128() };
+                let b = if pair {
+                    _mm_loadu_si128(row.add(width + 16 * c).cast())
+                } else {
+                    _mm_setzero_si128()
+                };
                 let low = _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(a, b));
                 let high = _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(a, b));
                 acc[c][0] = _mm256_add_epi32(acc[c][0], _mm256_madd_epi16(low, weights));
@@ -313,27 +343,40 @@ unsafe fn quantize_32s(u: &[i32], reciprocal: Reciprocal, q: &mut [i8]) {
                 *v = _mm256_sign_epi32(_mm256_or_si256(even, odd), x);
             }
             // Packing works within 128-bit halves; `order` puts the groups of four back in sequence.
-            let packed = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+            let packed = _mm256_packs_epi16(
+                _mm256_packs_epi32(v[0], v[1]),
+                _mm256_packs_epi32(v[2], v[3]),
+            );
             let packed = _mm256_permutevar8x32_epi32(packed, order);
             _mm256_storeu_si256(q.as_mut_ptr().add(at).cast(), packed);
         }
     }
 }
 
-fn requantize(row: &mut [i32], left: u32, scale: Option<TokenScale>, mult: &[i32], shift: &[i8], limit: i32) {
-    assert!(row.len() == mult.len() && row.len() == shift.len(), "one multiplier and shift per output");
+fn requantize(row: &mut [i32], scale: Option<TokenScale>, channels: Channels<'_>) {
     let whole = row.len() - row.len() % 8;
-    // SAFETY: AVX2 is present; the three slices have one length, a multiple of 8.
-    unsafe { requantize_8s(&mut row[..whole], left, scale, &mult[..whole], &shift[..whole], limit) }
-    requantize_op::requantize_row(&mut row[whole..], left, scale, &mult[whole..], &shift[whole..], limit);
+    assert!(
+        row.len() == channels.mult.len() && row.len() == channels.shift.len(),
+        "one multiplier and shift per output"
+    );
+    let end = row.len();
+    // SAFETY: AVX2 is present; row and constants have one length, a multiple of 8.
+    unsafe { requantize_8s(&mut row[..whole], scale, channels.part(0..whole)) }
+    requantize_op::requantize_row(&mut row[whole..], scale, channels.part(whole..end));
 }
 
 /// # Safety
-/// AVX2; the slices have one length, a multiple of 8.
+/// AVX2; the row and the constants have one length, a multiple of 8.
 #[target_feature(enable = "avx2")]
-unsafe fn requantize_8s(row: &mut [i32], left: u32, scale: Option<TokenScale>, mult: &[i32], shift: &[i8], limit: i32) {
+unsafe fn requantize_8s(row: &mut [i32], scale: Option<TokenScale>, channels: Channels<'_>) {
     // SAFETY: each step touches 8 elements at an offset below the common length.
     unsafe {
+        let Channels {
+            mult,
+            shift,
+            left,
+            limit,
+        } = channels;
         let left = _mm_cvtsi32_si128(left as i32);
         let token = scale.map(|s| _mm256_set1_epi32(s.mantissa));
         let te = _mm256_set1_epi32(scale.map_or(0, |s| s.exponent));
@@ -346,7 +389,10 @@ unsafe fn requantize_8s(row: &mut [i32], left: u32, scale: Option<TokenScale>, m
                 a = srdhm(a, token);
             }
             a = srdhm(a, _mm256_loadu_si256(mult.as_ptr().add(at).cast()));
-            let e = _mm256_add_epi32(_mm256_cvtepi8_epi32(_mm_loadl_epi64(shift.as_ptr().add(at).cast())), te);
+            let e = _mm256_add_epi32(
+                _mm256_cvtepi8_epi32(_mm_loadl_epi64(shift.as_ptr().add(at).cast())),
+                te,
+            );
             // The rest is symmetric in the sign. Right by max(e, 0): |a| + 2^(e-1) < 2^32, and a count of
             // 32 or more gives 0, as |a| < 2^31 is below half of 2^32.
             let right = _mm256_max_epi32(e, zero);
@@ -373,8 +419,14 @@ unsafe fn srdhm(a: __m256i, b: __m256i) -> __m256i {
     unsafe {
         let half = _mm256_set1_epi64x(1 << 30);
         let even = _mm256_add_epi64(_mm256_mul_epi32(a, b), half);
-        let odd = _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b)), half);
+        let odd = _mm256_add_epi64(
+            _mm256_mul_epi32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b)),
+            half,
+        );
         // Bits 31 to 62 of each sum, moved to the low half of even lanes and the high half of odd ones.
-        _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<31>(even), _mm256_slli_epi64::<1>(odd))
+        _mm256_blend_epi32::<0b1010_1010>(
+            _mm256_srli_epi64::<31>(even),
+            _mm256_slli_epi64::<1>(odd),
+        )
     }
 }

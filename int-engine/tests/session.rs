@@ -1,0 +1,334 @@
+//! Sessions: the same logits for every backend, thread count and chunking, and the contract of each call.
+
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use int_engine::blob::sample;
+use int_engine::config::{Config, Dims};
+use int_engine::engine::{CpuEngine, Engine, Finish, Session, argmax, generate, logits_digest};
+use int_engine::halt::{Error, Halt};
+use int_engine::kernels::Kernels;
+use int_engine::model::Model;
+
+fn dims() -> Dims {
+    Dims {
+        // Widths that are no multiple of a vector, a Paley factor in the residual's rotation, three heads a group.
+        hidden: 60,
+        layers: 2,
+        heads: 6,
+        kv_heads: 2,
+        head_dim: 20,
+        intermediate: 104,
+        vocab: 131,
+        accepted_ids: 120,
+        max_context: 300,
+        qk_norm: false,
+        tied: true,
+        eps: 12345,
+        stop_ids: vec![],
+    }
+}
+
+fn model(dims: Dims) -> Arc<Model> {
+    let blob = sample(&Config::new(dims).unwrap(), 7);
+    Arc::new(Model::from_bytes(&blob).unwrap())
+}
+
+fn engine(model: &Arc<Model>, kernels: &'static Kernels, threads: usize) -> CpuEngine {
+    CpuEngine::new(
+        Arc::clone(model),
+        kernels,
+        NonZeroUsize::new(threads).unwrap(),
+    )
+}
+
+fn tokens(n: usize, accepted: u32) -> Vec<u32> {
+    (0..n as u32)
+        .map(|i| (i * i * 31 + i * 7 + 3) % accepted)
+        .collect()
+}
+
+/// Digests of every position, fed whole.
+fn digests(engine: &CpuEngine, tokens: &[u32]) -> Vec<[u8; 32]> {
+    let mut all = Vec::new();
+    let mut session = engine.session().unwrap();
+    session
+        .feed_all_logits(tokens, &mut |position, logits| {
+            assert_eq!(position, all.len());
+            all.push(logits_digest(logits));
+        })
+        .unwrap();
+    assert_eq!(
+        logits_digest(session.logits().unwrap()),
+        *all.last().unwrap()
+    );
+    all
+}
+
+fn backends() -> impl Iterator<Item = &'static Kernels> {
+    Kernels::all().into_iter().filter_map(|(name, kernels)| {
+        if kernels.is_none() {
+            println!("SKIP {name}: this machine lacks it");
+        }
+        kernels
+    })
+}
+
+#[test]
+fn logits_do_not_depend_on_backend_threads_or_chunks() {
+    for qk_norm in [false, true] {
+        let model = model(Dims {
+            qk_norm,
+            tied: !qk_norm,
+            ..dims()
+        });
+        // Two lanes of 96 tokens and a rest, with two threads.
+        let tokens = tokens(230, 120);
+        let want = digests(&engine(&model, Kernels::scalar(), 1), &tokens);
+        assert!(want.windows(2).all(|w| w[0] != w[1]), "positions differ");
+        for kernels in backends() {
+            for threads in [1, 2, 5] {
+                let engine = engine(&model, kernels, threads);
+                assert_eq!(engine.backend(), kernels.name);
+                assert_eq!(
+                    digests(&engine, &tokens),
+                    want,
+                    "{} whole, {threads} threads",
+                    kernels.name
+                );
+                for chunk in [1, 3, 64, 97, tokens.len()] {
+                    let mut session = engine.session().unwrap();
+                    for (i, ids) in tokens.chunks(chunk).enumerate() {
+                        session.feed(ids).unwrap();
+                        let position = i * chunk + ids.len();
+                        assert_eq!(session.position(), position);
+                        assert_eq!(
+                            logits_digest(session.logits().unwrap()),
+                            want[position - 1],
+                            "{}, {threads} threads, chunks of {chunk}, position {position}",
+                            kernels.name
+                        );
+                    }
+                    if chunk > 1 {
+                        let mut at = 0;
+                        session.reset();
+                        for ids in tokens.chunks(chunk) {
+                            session
+                                .feed_all_logits(ids, &mut |position, logits| {
+                                    assert_eq!((position, logits_digest(logits)), (at, want[at]));
+                                    at += 1;
+                                })
+                                .unwrap();
+                        }
+                        assert_eq!(at, tokens.len());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn truncated_sessions_continue_like_fresh_ones() {
+    let model = model(dims());
+    let engine = engine(&model, Kernels::detect(), 2);
+    let tokens = tokens(100, 120);
+    let want = digests(&engine, &tokens);
+    let mut session = engine.session().unwrap();
+    assert_eq!(session.logits(), None);
+    assert_eq!(session.greedy(), None);
+    session.feed(&tokens).unwrap();
+    session.truncate(200);
+    assert_eq!(
+        (session.position(), session.logits().is_some()),
+        (100, true)
+    );
+    for len in [70, 64, 1, 0] {
+        session.truncate(len);
+        assert_eq!((session.position(), session.logits()), (len, None));
+        session.feed(&tokens[len..80]).unwrap();
+        assert_eq!(logits_digest(session.logits().unwrap()), want[79]);
+    }
+    session.feed(&[]).unwrap();
+    assert_eq!(
+        logits_digest(session.logits().unwrap()),
+        want[79],
+        "no tokens change nothing"
+    );
+}
+
+#[test]
+fn traces_do_not_depend_on_threads() {
+    let model = model(dims());
+    let tokens = tokens(11, 120);
+    let trace = |threads| {
+        let engine = engine(&model, Kernels::detect(), threads);
+        let mut seen = Vec::new();
+        let mut session = engine.session().unwrap();
+        session
+            .feed_traced(&tokens, &mut |stage, position, x| {
+                seen.push((stage, position, x.to_vec()))
+            })
+            .unwrap();
+        seen
+    };
+    let seen = trace(1);
+    let order: Vec<_> = (0..3)
+        .flat_map(|stage| (0..11).map(move |position| (stage, position)))
+        .collect();
+    assert_eq!(seen.iter().map(|s| (s.0, s.1)).collect::<Vec<_>>(), order);
+    assert!(seen.iter().all(|s| s.2.len() == 60));
+    assert_eq!(seen, trace(4));
+}
+
+#[test]
+fn refused_input_changes_nothing() {
+    let model = model(Dims {
+        max_context: 5,
+        ..dims()
+    });
+    let engine = engine(&model, Kernels::detect(), 1);
+    let mut session = engine.session().unwrap();
+    assert_eq!(session.feed(&[]), Err(Error::Halt(Halt::EmptyPrompt)));
+    session.feed(&[1, 2, 3]).unwrap();
+    let before = logits_digest(session.logits().unwrap());
+    let out_of_range = |position, id| {
+        Err(Error::Halt(Halt::TokenOutOfRange {
+            position,
+            id,
+            accepted: 120,
+        }))
+    };
+    assert_eq!(session.feed(&[1, 120]), out_of_range(4, 120));
+    assert_eq!(
+        session.feed_all_logits(&[130], &mut |_, _| panic!("no logits")),
+        out_of_range(3, 130)
+    );
+    assert_eq!(
+        session.feed_traced(&[u32::MAX], &mut |_, _, _| panic!("no trace")),
+        out_of_range(3, u32::MAX)
+    );
+    // The length is checked before the ids.
+    assert_eq!(
+        session.feed(&[0, 0, 999]),
+        Err(Error::Halt(Halt::ContextExceeded { len: 6, max: 5 }))
+    );
+    assert_eq!(
+        (session.position(), logits_digest(session.logits().unwrap())),
+        (3, before)
+    );
+    session.feed(&[119, 0]).unwrap();
+    assert_eq!(
+        session.feed(&[0]),
+        Err(Error::Halt(Halt::ContextExceeded { len: 6, max: 5 }))
+    );
+}
+
+#[test]
+fn generation_ends_as_specified() {
+    let run = |dims: Dims, prompt: &[u32], max_new, stop_after: usize| {
+        let model = model(dims);
+        let engine = engine(&model, Kernels::detect(), 1);
+        let mut session = engine.session().unwrap();
+        let mut seen = Vec::new();
+        let result = generate(&mut *session, prompt, max_new, &mut |id| {
+            seen.push(id);
+            if seen.len() == stop_after {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        if let Ok(g) = &result {
+            assert_eq!(g.ids, seen);
+        }
+        result.map(|g| (g.ids, g.finish))
+    };
+    let (free, finish) = run(dims(), &[5, 9], 8, 99).unwrap();
+    assert_eq!((free.len(), finish), (8, Finish::Length));
+    // By hand: argmax of the accepted ids, fed back.
+    let model = model(dims());
+    let engine = engine(&model, Kernels::scalar(), 1);
+    let mut session = engine.session().unwrap();
+    session.feed(&[5, 9]).unwrap();
+    for &id in &free {
+        assert_eq!(argmax(&session.logits().unwrap()[..120]), id);
+        session.feed(&[id]).unwrap();
+    }
+    assert_eq!(
+        run(dims(), &[5, 9], 0, 99).unwrap(),
+        (vec![], Finish::Length)
+    );
+    assert_eq!(
+        run(dims(), &[5, 9], 8, 3).unwrap(),
+        (free[..3].to_vec(), Finish::Interrupted)
+    );
+    let first = free.iter().position(|id| *id == free[4]).unwrap();
+    let stop = run(
+        Dims {
+            stop_ids: vec![free[4]],
+            ..dims()
+        },
+        &[5, 9],
+        8,
+        99,
+    )
+    .unwrap();
+    assert_eq!(stop, (free[..=first].to_vec(), Finish::Stop));
+    let short = |max_context| Dims {
+        max_context,
+        ..dims()
+    };
+    assert_eq!(
+        run(short(6), &[5, 9], 8, 99).unwrap(),
+        (free[..4].to_vec(), Finish::Context)
+    );
+    assert_eq!(
+        run(short(6), &[5, 9], 4, 99).unwrap(),
+        (free[..4].to_vec(), Finish::Length)
+    );
+    assert_eq!(
+        run(short(2), &[5, 9], 8, 99).unwrap(),
+        (vec![], Finish::Context)
+    );
+    assert_eq!(run(dims(), &[], 8, 99), Err(Error::Halt(Halt::EmptyPrompt)));
+    assert_eq!(
+        run(short(2), &[5, 9, 500], 0, 99),
+        Err(Error::Halt(Halt::ContextExceeded { len: 3, max: 2 }))
+    );
+    let refused = Halt::TokenOutOfRange {
+        position: 1,
+        id: 120,
+        accepted: 120,
+    };
+    assert_eq!(run(dims(), &[5, 120], 0, 99), Err(Error::Halt(refused)));
+}
+
+#[test]
+fn engines_and_sessions_cross_threads() {
+    fn shared<T: Send + Sync + ?Sized>(_: &T) {}
+    let model = model(dims());
+    let engine: Arc<dyn Engine> = Arc::new(engine(&model, Kernels::detect(), 2));
+    shared(&*engine);
+    let tokens = tokens(40, 120);
+    let want = {
+        let mut session = engine.session().unwrap();
+        session.feed(&tokens).unwrap();
+        logits_digest(session.logits().unwrap())
+    };
+    let sessions: Vec<Box<dyn Session>> = (0..3).map(|_| engine.session().unwrap()).collect();
+    assert_eq!(engine.commitment(), model.commitment());
+    drop(engine);
+    std::thread::scope(|scope| {
+        for mut session in sessions {
+            let tokens = &tokens;
+            scope.spawn(move || {
+                for id in tokens {
+                    session.feed(&[*id]).unwrap();
+                }
+                assert_eq!(logits_digest(session.logits().unwrap()), want);
+            });
+        }
+    });
+}
