@@ -173,8 +173,23 @@ impl std::fmt::Debug for Model {
 /// When `cols` is 0.
 #[must_use]
 pub fn pre_shift(weights: &[i8], cols: usize) -> i32 {
-    let row_sum = |row: &[i8]| row.iter().map(|w| u64::from(w.unsigned_abs())).sum::<u64>();
-    pre_shift_of(weights.chunks(cols).map(row_sum).max().unwrap_or(0))
+    pre_shift_of(
+        weights
+            .chunks(cols)
+            .map(|row| abs_sum(row, |w| w))
+            .max()
+            .unwrap_or(0),
+    )
+}
+
+/// Sum of absolute weights. 256 of them are at most 256 * 128 = 2^15, so uint16 sums of blocks are exact.
+pub(crate) fn abs_sum<T: Copy>(row: &[T], weight: impl Fn(T) -> i8) -> u64 {
+    let block = |b: &[T]| {
+        b.iter()
+            .map(|&w| u16::from(weight(w).unsigned_abs()))
+            .sum::<u16>()
+    };
+    row.chunks(256).map(|b| u64::from(block(b))).sum()
 }
 
 /// [`pre_shift`] from the largest row sum of absolute weights, at most 65536 * 128.

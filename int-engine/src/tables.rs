@@ -208,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn digests_are_those_of_the_specification() {
+        let page = include_str!("../../spec/2-tables.md");
+        for digest in [EXP2_DIGEST, SIGMOID_DIGEST, ROPE_DIGEST] {
+            let hex = crate::commitment::Commitment(digest).to_string();
+            assert!(page.contains(&format!("`{}`", &hex[2..])), "{hex}");
+        }
+    }
+
+    #[test]
     fn landmarks() {
         assert_eq!((EXP2[0], EXP2[255]), (32768, 16428));
         assert_eq!((SIGMOID[0], SIGMOID[1024]), (1 << 23, 16_777_214));

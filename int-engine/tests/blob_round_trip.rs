@@ -183,3 +183,17 @@ fn seeds_and_names_give_different_weights() {
         load(1).layers()[0].up.weight
     );
 }
+
+#[test]
+fn known_commitments() {
+    // Found by the program on the pages of the specification, from the same bytes.
+    let expected = [
+        "0x1bca2daed25c36190af6ac9cded83abd2e51952d3dd8f79463911e1d09997143",
+        "0xa2caed5a2c5115134d857f5e1cda18f67a11d765348dae383f7f0b0bab4b2a24",
+        "0x1d7e605dfffc4e02db8e86bcfde2dcc929c9d1bdcd75bb5c4fac0da59f02e145",
+        "0xe5eb43a0c7bab2bcae8eaf365c842057f7ed4d6817c82014aaff54d0db41d84a",
+    ];
+    for (config, expected) in configs().zip(expected) {
+        assert_eq!(commitment(&sample(&config, 7)).to_string(), expected);
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::directory::{LAYER_CONSTS, Role};
 use super::{BlobError, Entry};
-use crate::model::pre_shift_of;
+use crate::model::{abs_sum, pre_shift_of};
 
 const MULT: (i64, i64) = (1 << 30, (1 << 31) - 1);
 const SHIFT: (i64, i64) = (-64, 64);
@@ -130,7 +130,10 @@ impl Checker {
     fn row_sums(&mut self, mut bytes: &[u8], cols: usize) {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(cols - self.row.1));
-            self.row = (self.row.0 + abs_sum(now), self.row.1 + now.len());
+            self.row = (
+                self.row.0 + abs_sum(now, |b| b as i8),
+                self.row.1 + now.len(),
+            );
             if self.row.1 == cols {
                 self.largest = self.largest.max(self.row.0);
                 self.row = (0, 0);
@@ -138,16 +141,6 @@ impl Checker {
             bytes = later;
         }
     }
-}
-
-/// Sum of absolute weights. 256 of them are at most 256 * 128 = 2^15, so uint16 sums of blocks are exact.
-fn abs_sum(bytes: &[u8]) -> u64 {
-    let block = |b: &[u8]| {
-        b.iter()
-            .map(|&w| u16::from((w as i8).unsigned_abs()))
-            .sum::<u16>()
-    };
-    bytes.chunks(256).map(|b| u64::from(block(b))).sum()
 }
 
 fn int8(bytes: &[u8]) -> impl Iterator<Item = i64> {

@@ -339,3 +339,12 @@ impl Model {
         loader.finish()
     }
 }
+
+impl std::fmt::Debug for Loader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loader")
+            .field("at", &self.at)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}

@@ -230,3 +230,12 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 }
+
+impl<W: Write> std::fmt::Debug for Writer<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer")
+            .field("at", &self.at)
+            .field("expected", &self.expected())
+            .finish_non_exhaustive()
+    }
+}
