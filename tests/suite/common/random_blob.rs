@@ -1,6 +1,10 @@
 //! Blobs with pseudo-random contents, written from spec/4 alone: no code of the engine, the exporter or
 //! the reference. The same shape, style and seed give the same bytes on every machine.
-#![allow(dead_code, unreachable_pub, reason = "a module of several test crates; each uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a module of several test crates; each uses its part"
+)]
 
 use std::ops::Range;
 
