@@ -78,167 +78,49 @@ impl Default for Shape {
     }
 }
 
-/// Shapes chosen by mechanism, smallest first.
+/// Shapes chosen by mechanism: the reason is beside each.
 pub fn shapes() -> Vec<(&'static str, Shape)> {
-    let d = Shape::default;
+    let shape = |hidden, layers, (heads, kv_heads, head_dim), intermediate| Shape {
+        hidden,
+        layers,
+        heads,
+        kv_heads,
+        head_dim,
+        intermediate,
+        ..Shape::default()
+    };
+    let vocab = |vocab, accepted, s: Shape| Shape {
+        vocab,
+        accepted,
+        ..s
+    };
+    let qk_norm = |s: Shape| Shape { qk_norm: true, ..s };
+    let untied = |s: Shape| Shape { tied: false, ..s };
     vec![
-        (
-            "all ones",
-            Shape {
-                hidden: 1,
-                layers: 1,
-                heads: 1,
-                kv_heads: 1,
-                head_dim: 2,
-                intermediate: 1,
-                vocab: 1,
-                accepted: 1,
-                ctx: 4,
-                ..d()
-            },
-        ),
-        ("default", d()),
-        (
-            "default, q/k norm",
-            Shape {
-                qk_norm: true,
-                ..d()
-            },
-        ),
-        // No Hadamard block but 1 on the residual, 2 on the head.
-        (
-            "odd hidden",
-            Shape {
-                hidden: 63,
-                heads: 3,
-                kv_heads: 3,
-                head_dim: 6,
-                intermediate: 31,
-                ..d()
-            },
-        ),
-        // H_20 (x) H_4 on the residual and on the head, 1 on the intermediate.
-        (
-            "80",
-            Shape {
-                hidden: 80,
-                heads: 2,
-                kv_heads: 1,
-                head_dim: 80,
-                intermediate: 77,
-                ..d()
-            },
-        ),
+        // The smallest of everything.
+        ("ones", vocab(1, 1, shape(1, 1, (1, 1, 2), 1))),
+        ("default", Shape::default()),
+        ("default, q/k norm", qk_norm(Shape::default())),
+        // Blocks of 1 on the residual, of 2 on the head.
+        ("odd hidden", shape(63, 2, (3, 3, 6), 31)),
+        // H_20 (x) H_4 on the residual and on the head, blocks of 1 on the intermediate.
+        ("80", shape(80, 2, (2, 1, 80), 77)),
         // H_12 (x) H_8.
-        (
-            "96",
-            Shape {
-                hidden: 96,
-                heads: 6,
-                kv_heads: 2,
-                head_dim: 32,
-                intermediate: 160,
-                qk_norm: true,
-                tied: false,
-                ..d()
-            },
-        ),
+        ("96", qk_norm(untied(shape(96, 2, (6, 2, 32), 160)))),
         // H_12 (x) H_16; seven query heads on one kv head.
-        (
-            "192",
-            Shape {
-                hidden: 192,
-                heads: 7,
-                kv_heads: 1,
-                head_dim: 16,
-                intermediate: 200,
-                tied: false,
-                ..d()
-            },
-        ),
+        ("192", untied(shape(192, 2, (7, 1, 16), 200))),
         // 13 * 16: thirteen blocks of 16; the smallest head.
-        (
-            "208",
-            Shape {
-                hidden: 208,
-                heads: 5,
-                kv_heads: 5,
-                head_dim: 2,
-                intermediate: 63,
-                qk_norm: true,
-                ..d()
-            },
-        ),
+        ("208", qk_norm(shape(208, 2, (5, 5, 2), 63))),
         // H_12 (x) H_12 on the residual, H_12 on the head.
-        (
-            "144",
-            Shape {
-                hidden: 144,
-                layers: 3,
-                heads: 4,
-                kv_heads: 4,
-                head_dim: 12,
-                intermediate: 65,
-                ..d()
-            },
-        ),
-        // H_12 (x) H_20 on the residual, H_20 on the head, one layer.
-        (
-            "240",
-            Shape {
-                hidden: 240,
-                layers: 1,
-                heads: 6,
-                kv_heads: 3,
-                head_dim: 20,
-                intermediate: 48,
-                qk_norm: true,
-                ..d()
-            },
-        ),
+        ("144", shape(144, 3, (4, 4, 12), 65)),
+        // H_12 (x) H_20 on the residual, H_20 on the head.
+        ("240", qk_norm(shape(240, 1, (6, 3, 20), 48))),
         // H_20 (x) H_20; the largest head.
-        (
-            "400",
-            Shape {
-                hidden: 400,
-                layers: 1,
-                heads: 1,
-                kv_heads: 1,
-                head_dim: 256,
-                intermediate: 3,
-                vocab: 9,
-                accepted: 9,
-                ..d()
-            },
-        ),
-        // The smallest K whose full rows need psh -4, then -3.
-        (
-            "4161",
-            Shape {
-                hidden: 2,
-                heads: 1,
-                kv_heads: 1,
-                head_dim: 2,
-                intermediate: 4161,
-                vocab: 5,
-                accepted: 5,
-                ..d()
-            },
-        ),
-        (
-            "8448",
-            Shape {
-                hidden: 4,
-                layers: 1,
-                heads: 2,
-                kv_heads: 1,
-                head_dim: 4,
-                intermediate: 8448,
-                vocab: 5,
-                accepted: 4,
-                ..d()
-            },
-        ),
+        ("400", vocab(9, 9, shape(400, 1, (1, 1, 256), 3))),
+        // The smallest K whose full rows need psh -4.
+        ("4161", vocab(5, 5, shape(2, 2, (1, 1, 2), 4161))),
+        // psh -3, blocks of 256.
+        ("8448", vocab(5, 4, shape(4, 1, (2, 1, 4), 8448))),
     ]
 }
 
