@@ -110,7 +110,7 @@ def main(out):
         with open(os.path.join(out, name + '.ids'), 'wb') as f:
             ids.tofile(f)
         with open(os.path.join(out, name + '.txt'), 'w', encoding='utf-8') as f:
-            f.write(('\n' + SPECIAL[0] + '\n').join(texts))
+            f.write((SPECIAL[0] + '\n').join(texts))
         print(f'{name}: {len(texts)} chapters, {sum(map(len, texts))} characters, {len(ids)} tokens')
 
 
