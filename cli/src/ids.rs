@@ -2,7 +2,10 @@
 
 use std::str::FromStr;
 
-use crate::failure::{Failure, Outcome};
+use float_engine::tokenizer::Tokenizer;
+use int_engine::config::Config;
+
+use crate::failure::{Context, Failure, Outcome};
 
 /// The list after `--tokens`: whole numbers from 0 to 2^32 - 1 between commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,19 +36,25 @@ impl FromStr for TokenList {
     }
 }
 
-/// Refuses an empty prompt and any id at or above `accepted_ids`.
-pub(crate) fn check(ids: &[u32], accepted_ids: u32) -> Outcome {
+/// The ids of a text; control tokens spelled out in it are plain characters.
+pub(crate) fn encode(tokenizer: &Tokenizer, text: &str) -> Outcome<Vec<u32>> {
+    tokenizer.encode(text).or_input("cannot encode the text")
+}
+
+/// The checks of a prompt, in the order of spec 3.5.
+pub(crate) fn check(ids: &[u32], config: &Config) -> Outcome {
+    let dims = config.dims();
     if ids.is_empty() {
-        return Err(Failure::input("the prompt holds no tokens")
-            .hint("give at least one token; none is added by itself"));
+        return Err(Failure::input("the prompt holds no tokens").hint("give at least one token; none is added by itself"));
     }
-    match ids.iter().position(|&id| id >= accepted_ids) {
+    if ids.len() > dims.max_context as usize {
+        return Err(Failure::input(format!("the prompt holds {} tokens, more than the context", ids.len()))
+            .hint(format!("this model takes at most {} tokens, prompt and output together", dims.max_context)));
+    }
+    match ids.iter().position(|&id| id >= dims.accepted_ids) {
         None => Ok(()),
-        Some(i) => Err(Failure::input(format!(
-            "token {i} of the prompt is {}, outside this model's range",
-            ids[i]
-        ))
-        .hint(format!("this model accepts ids 0 to {}", accepted_ids - 1))),
+        Some(i) => Err(Failure::input(format!("token {i} of the prompt is {}, outside this model's range", ids[i]))
+            .hint(format!("this model accepts ids 0 to {}", dims.accepted_ids - 1))),
     }
 }
 
@@ -85,9 +94,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_accepted_id_passes_and_the_next_does_not() {
-        assert!(check(&[0, 47], 48).is_ok());
-        assert!(check(&[48], 48).is_err());
-        assert!(check(&[], 48).is_err());
+    fn prompts_are_checked_against_the_model() {
+        let config = Config::new(int_engine::config::Dims {
+            hidden: 8, layers: 1, heads: 1, kv_heads: 1, head_dim: 8, intermediate: 8, vocab: 64, accepted_ids: 48, max_context: 3,
+            qk_norm: false, tied: true, eps: 0, stop_ids: vec![],
+        })
+        .unwrap();
+        assert!(check(&[0, 1, 47], &config).is_ok());
+        for bad in [vec![], vec![48], vec![0, 63], vec![0; 4]] {
+            assert!(check(&bad, &config).is_err(), "{bad:?}");
+        }
     }
 }

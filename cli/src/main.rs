@@ -5,14 +5,19 @@
 
 #![forbid(unsafe_code)]
 
+mod backend;
 mod blob_file;
 mod bundle;
 mod cmd;
+mod embedded;
 mod failure;
 mod files;
 mod ids;
+mod loaded;
 mod output;
 mod progress;
+mod reference;
+mod source_file;
 
 use std::process::ExitCode;
 
@@ -38,10 +43,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(cmd::demo::Args),
+    Model(cmd::model::Args),
     Inspect(cmd::inspect::Args),
     Commit(cmd::commit::Args),
     Verify(cmd::verify::Args),
-    Model(cmd::model::Args),
+    Generate(cmd::generate::Args),
+    Eval(cmd::eval::Args),
+    Logits(cmd::logits::Args),
 }
 
 fn main() -> ExitCode {
@@ -53,9 +62,13 @@ fn main() -> ExitCode {
     }));
     let cli = Cli::parse();
     let outcome = std::panic::catch_unwind(|| match cli.command {
+        Command::Demo(args) => cmd::demo::run(args),
         Command::Inspect(args) => cmd::inspect::run(args),
         Command::Commit(args) => cmd::commit::run(args),
         Command::Verify(args) => cmd::verify::run(args),
+        Command::Generate(args) => cmd::generate::run(args),
+        Command::Eval(args) => cmd::eval::run(args),
+        Command::Logits(args) => cmd::logits::run(args),
         Command::Model(args) => cmd::model::run(args),
     });
     match outcome {

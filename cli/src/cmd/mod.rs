@@ -1,7 +1,11 @@
 //! The subcommands, one a file.
 
 pub(crate) mod commit;
+pub(crate) mod demo;
+pub(crate) mod eval;
+pub(crate) mod generate;
 pub(crate) mod inspect;
+pub(crate) mod logits;
 pub(crate) mod model;
 pub(crate) mod verify;
 
