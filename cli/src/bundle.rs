@@ -1,14 +1,16 @@
-//! The files beside a blob: `NAME.tokenizer.json` and `NAME.chat_template.jinja` for `NAME.blob`.
+//! The files beside a blob: `NAME.tokenizer.json` and `NAME.tokenizer_config.json` for `NAME.blob`.
 
 use std::path::{Path, PathBuf};
 
+use float_engine::chat::ChatTemplate;
 use int_engine::commitment::keccak256;
+use serde::{Deserialize, Serialize};
 
-use crate::failure::{Failure, Outcome};
-use crate::output;
+use crate::failure::{Context, Failure, Outcome};
+use crate::{files, output};
 
 const TOKENIZER: &str = ".tokenizer.json";
-const CHAT_TEMPLATE: &str = ".chat_template.jinja";
+const CONFIG: &str = ".tokenizer_config.json";
 
 /// Largest file that is read as a tokenizer or a template.
 const MAX_BYTES: u64 = 1 << 28;
@@ -18,9 +20,9 @@ pub(crate) fn tokenizer_path(blob: &Path) -> PathBuf {
     beside(blob, TOKENIZER)
 }
 
-/// Where the chat template of `blob` stands.
-pub(crate) fn chat_template_path(blob: &Path) -> PathBuf {
-    beside(blob, CHAT_TEMPLATE)
+/// Where the chat template of `blob` stands, with the texts that it refers to.
+pub(crate) fn config_path(blob: &Path) -> PathBuf {
+    beside(blob, CONFIG)
 }
 
 fn beside(blob: &Path, suffix: &str) -> PathBuf {
@@ -58,15 +60,34 @@ pub(crate) fn tokenizer(blob: &Path, digest: [u8; 32]) -> Outcome<Option<Vec<u8>
     Ok(Some(bytes))
 }
 
+/// The second file beside a blob, a subset of the file of this name in a checkpoint folder.
+#[derive(Serialize, Deserialize)]
+struct Config {
+    chat_template: String,
+    #[serde(default)]
+    bos_token: String,
+    #[serde(default)]
+    eos_token: String,
+}
+
 /// The chat template beside the blob.
-pub(crate) fn chat_template(blob: &Path) -> Outcome<Option<String>> {
-    let path = chat_template_path(blob);
-    let Some(bytes) = read(&path)? else {
-        return Ok(None);
+pub(crate) fn chat_template(blob: &Path) -> Outcome<Option<ChatTemplate>> {
+    let path = config_path(blob);
+    let Some(bytes) = read(&path)? else { return Ok(None) };
+    let config: Config = serde_json::from_slice(&bytes).or_input(format!("{} is malformed", path.display()))?;
+    let template = ChatTemplate::new(&config.chat_template, &config.bos_token, &config.eos_token);
+    template.map(Some).or_input(format!("cannot use {}", path.display()))
+}
+
+/// Writes the chat template where [`chat_template`] finds it.
+pub(crate) fn write_chat_template(blob: &Path, template: &ChatTemplate) -> Outcome {
+    let config = Config {
+        chat_template: template.source().to_string(),
+        bos_token: template.bos_token().to_string(),
+        eos_token: template.eos_token().to_string(),
     };
-    String::from_utf8(bytes)
-        .map(Some)
-        .map_err(|e| Failure::input(format!("{} is not UTF-8: {e}", path.display())))
+    let text = serde_json::to_vec_pretty(&config).or_runtime("cannot encode the chat template as JSON")?;
+    files::write(&config_path(blob), |out| out.write_all(&text))
 }
 
 fn read(path: &Path) -> Outcome<Option<Vec<u8>>> {
@@ -97,9 +118,6 @@ mod tests {
             tokenizer_path(Path::new("a/m.v2.blob")),
             Path::new("a/m.v2.tokenizer.json")
         );
-        assert_eq!(
-            chat_template_path(Path::new("m")),
-            Path::new("m.chat_template.jinja")
-        );
+        assert_eq!(config_path(Path::new("m")), Path::new("m.tokenizer_config.json"));
     }
 }

@@ -49,6 +49,7 @@ enum Command {
     Commit(cmd::commit::Args),
     Verify(cmd::verify::Args),
     Generate(cmd::generate::Args),
+    Chat(cmd::chat::Args),
     Eval(cmd::eval::Args),
     Logits(cmd::logits::Args),
 }
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Commit(args) => cmd::commit::run(args),
         Command::Verify(args) => cmd::verify::run(args),
         Command::Generate(args) => cmd::generate::run(args),
+        Command::Chat(args) => cmd::chat::run(args),
         Command::Eval(args) => cmd::eval::run(args),
         Command::Logits(args) => cmd::logits::run(args),
         Command::Model(args) => cmd::model::run(args),

@@ -158,6 +158,16 @@ impl ChatTemplate {
         &self.source
     }
 
+    /// The text that the template may refer to as `bos_token`; empty if none.
+    pub fn bos_token(&self) -> &str {
+        &self.bos_token
+    }
+
+    /// The text that the template may refer to as `eos_token`; empty if none.
+    pub fn eos_token(&self) -> &str {
+        &self.eos_token
+    }
+
     /// The rendered text. It must not be encoded with special tokens recognised, since messages may spell them
     /// out; use [`ChatTemplate::encode`].
     ///
