@@ -33,7 +33,10 @@ impl FromStr for Backend {
             "auto" => Ok(Self::Auto),
             "reference" => Ok(Self::Reference),
             _ => Kernels::by_name(text).map(Self::Kernels).map_err(|e| {
-                let here: Vec<_> = Kernels::all().iter().filter_map(|(name, kernels)| kernels.map(|_| *name)).collect();
+                let here: Vec<_> = Kernels::all()
+                    .iter()
+                    .filter_map(|(name, kernels)| kernels.map(|_| *name))
+                    .collect();
                 format!("{e}; on this machine: auto, {}, reference", here.join(", "))
             }),
         }
@@ -42,24 +45,40 @@ impl FromStr for Backend {
 
 impl Backend {
     /// The engine of this name; `blob` gives the bytes for the reference, which reads a blob by itself.
-    pub(crate) fn engine(&self, model: &Arc<Model>, threads: NonZeroUsize, blob: impl FnOnce() -> Outcome<Vec<u8>>) -> Outcome<Box<dyn Engine>> {
+    pub(crate) fn engine(
+        &self,
+        model: &Arc<Model>,
+        threads: NonZeroUsize,
+        blob: impl FnOnce() -> Outcome<Vec<u8>>,
+    ) -> Outcome<Box<dyn Engine>> {
         let kernels = match self {
             Self::Auto => Kernels::detect(),
             Self::Kernels(kernels) => kernels,
             Self::Reference => {
-                let engine = ReferenceEngine::new(&blob()?, Arc::clone(model)).or_input("the reference refuses the blob")?;
+                let engine = ReferenceEngine::new(&blob()?, Arc::clone(model))
+                    .or_input("the reference refuses the blob")?;
                 return Ok(Box::new(engine));
             }
         };
-        Ok(Box::new(CpuEngine::new(Arc::clone(model), kernels, threads)))
+        Ok(Box::new(CpuEngine::new(
+            Arc::clone(model),
+            kernels,
+            threads,
+        )))
     }
 }
 
 /// An engine's error: refused input, or a failure of this machine.
 pub(crate) fn refused(error: Error) -> Failure {
     match error {
-        Error::Halt(halt) => Failure::new(Code::Input, anyhow::Error::new(halt).context("the model refuses the prompt")),
-        Error::Fault(fault) => Failure::new(Code::Runtime, anyhow::Error::new(fault).context("this machine cannot run the model")),
+        Error::Halt(halt) => Failure::new(
+            Code::Input,
+            anyhow::Error::new(halt).context("the model refuses the prompt"),
+        ),
+        Error::Fault(fault) => Failure::new(
+            Code::Runtime,
+            anyhow::Error::new(fault).context("this machine cannot run the model"),
+        ),
     }
 }
 
@@ -88,11 +107,20 @@ impl Greedy {
 }
 
 fn rate(tokens: usize, time: Duration) -> f64 {
-    if tokens == 0 { 0.0 } else { tokens as f64 / time.as_secs_f64().max(1e-9) }
+    if tokens == 0 {
+        0.0
+    } else {
+        tokens as f64 / time.as_secs_f64().max(1e-9)
+    }
 }
 
 /// Greedy generation of spec 3.5 from an empty context; `each` sees every new id at once.
-pub(crate) fn greedy(session: &mut dyn Session, prompt: &[u32], max_new: usize, mut each: impl FnMut(u32) -> Outcome) -> Outcome<Greedy> {
+pub(crate) fn greedy(
+    session: &mut dyn Session,
+    prompt: &[u32],
+    max_new: usize,
+    mut each: impl FnMut(u32) -> Outcome,
+) -> Outcome<Greedy> {
     let start = Instant::now();
     let (mut prefill, mut failed) = (None, None);
     let done = generate(session, prompt, max_new, &mut |id| {
@@ -111,7 +139,13 @@ pub(crate) fn greedy(session: &mut dyn Session, prompt: &[u32], max_new: usize, 
     }
     let (total, finish) = (start.elapsed(), finish_name(done.finish));
     let prefill = prefill.unwrap_or(total);
-    Ok(Greedy { output: done.ids, finish, fed: prompt.len(), prefill, decode: total - prefill })
+    Ok(Greedy {
+        output: done.ids,
+        finish,
+        fed: prompt.len(),
+        prefill,
+        decode: total - prefill,
+    })
 }
 
 /// The name of a reason to end, for JSON.

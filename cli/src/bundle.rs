@@ -73,10 +73,15 @@ struct Config {
 /// The chat template beside the blob.
 pub(crate) fn chat_template(blob: &Path) -> Outcome<Option<ChatTemplate>> {
     let path = config_path(blob);
-    let Some(bytes) = read(&path)? else { return Ok(None) };
-    let config: Config = serde_json::from_slice(&bytes).or_input(format!("{} is malformed", path.display()))?;
+    let Some(bytes) = read(&path)? else {
+        return Ok(None);
+    };
+    let config: Config =
+        serde_json::from_slice(&bytes).or_input(format!("{} is malformed", path.display()))?;
     let template = ChatTemplate::new(&config.chat_template, &config.bos_token, &config.eos_token);
-    template.map(Some).or_input(format!("cannot use {}", path.display()))
+    template
+        .map(Some)
+        .or_input(format!("cannot use {}", path.display()))
 }
 
 /// Writes the chat template where [`chat_template`] finds it.
@@ -86,7 +91,8 @@ pub(crate) fn write_chat_template(blob: &Path, template: &ChatTemplate) -> Outco
         bos_token: template.bos_token().to_string(),
         eos_token: template.eos_token().to_string(),
     };
-    let text = serde_json::to_vec_pretty(&config).or_runtime("cannot encode the chat template as JSON")?;
+    let text =
+        serde_json::to_vec_pretty(&config).or_runtime("cannot encode the chat template as JSON")?;
     files::write(&config_path(blob), |out| out.write_all(&text))
 }
 
@@ -118,6 +124,9 @@ mod tests {
             tokenizer_path(Path::new("a/m.v2.blob")),
             Path::new("a/m.v2.tokenizer.json")
         );
-        assert_eq!(config_path(Path::new("m")), Path::new("m.tokenizer_config.json"));
+        assert_eq!(
+            config_path(Path::new("m")),
+            Path::new("m.tokenizer_config.json")
+        );
     }
 }

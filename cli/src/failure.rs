@@ -1,7 +1,7 @@
 //! How a command fails: an exit code, a chain of causes, a hint.
 
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The process's exit code; success is 0.
@@ -87,11 +87,22 @@ impl Failure {
         self
     }
 
-    /// Prints `error: …`, a line `caused by: …` for each further cause, and the hint; returns the exit code.
-    pub(crate) fn report(self) -> ExitCode {
+    /// Whether the input is to blame, so that an interactive command may go on.
+    pub(crate) fn is_input(&self) -> bool {
+        self.code == Code::Input
+    }
+
+    /// Prints `error: …`, a line `caused by: …` for each further cause, and the hint.
+    pub(crate) fn print(&self) {
         if self.code != Code::Closed {
-            eprint!("{}", self.text());
+            // Nobody may read standard error either; then there is nobody to tell.
+            let _ = io::stderr().write_all(self.text().as_bytes());
         }
+    }
+
+    /// Prints the failure and returns the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        self.print();
         ExitCode::from(self.code as u8)
     }
 

@@ -45,16 +45,29 @@ pub(crate) fn encode(tokenizer: &Tokenizer, text: &str) -> Outcome<Vec<u32>> {
 pub(crate) fn check(ids: &[u32], config: &Config) -> Outcome {
     let dims = config.dims();
     if ids.is_empty() {
-        return Err(Failure::input("the prompt holds no tokens").hint("give at least one token; none is added by itself"));
+        return Err(Failure::input("the prompt holds no tokens")
+            .hint("give at least one token; none is added by itself"));
     }
     if ids.len() > dims.max_context as usize {
-        return Err(Failure::input(format!("the prompt holds {} tokens, more than the context", ids.len()))
-            .hint(format!("this model takes at most {} tokens, prompt and output together", dims.max_context)));
+        return Err(Failure::input(format!(
+            "the prompt holds {} tokens, more than the context",
+            ids.len()
+        ))
+        .hint(format!(
+            "this model takes at most {} tokens, prompt and output together",
+            dims.max_context
+        )));
     }
     match ids.iter().position(|&id| id >= dims.accepted_ids) {
         None => Ok(()),
-        Some(i) => Err(Failure::input(format!("token {i} of the prompt is {}, outside this model's range", ids[i]))
-            .hint(format!("this model accepts ids 0 to {}", dims.accepted_ids - 1))),
+        Some(i) => Err(Failure::input(format!(
+            "token {i} of the prompt is {}, outside this model's range",
+            ids[i]
+        ))
+        .hint(format!(
+            "this model accepts ids 0 to {}",
+            dims.accepted_ids - 1
+        ))),
     }
 }
 
@@ -96,8 +109,19 @@ mod tests {
     #[test]
     fn prompts_are_checked_against_the_model() {
         let config = Config::new(int_engine::config::Dims {
-            hidden: 8, layers: 1, heads: 1, kv_heads: 1, head_dim: 8, intermediate: 8, vocab: 64, accepted_ids: 48, max_context: 3,
-            qk_norm: false, tied: true, eps: 0, stop_ids: vec![],
+            hidden: 8,
+            layers: 1,
+            heads: 1,
+            kv_heads: 1,
+            head_dim: 8,
+            intermediate: 8,
+            vocab: 64,
+            accepted_ids: 48,
+            max_context: 3,
+            qk_norm: false,
+            tied: true,
+            eps: 0,
+            stop_ids: vec![],
         })
         .unwrap();
         assert!(check(&[0, 1, 47], &config).is_ok());

@@ -57,26 +57,40 @@ impl Loaded {
             }
             None => (embedded_model()?, Some(embedded::TOKENIZER.to_vec())),
         };
-        let tokenizer = tokenizer.map(|json| Tokenizer::from_json(&json)).transpose().or_input("cannot read the tokenizer file beside the blob")?;
+        let tokenizer = tokenizer
+            .map(|json| Tokenizer::from_json(&json))
+            .transpose()
+            .or_input("cannot read the tokenizer file beside the blob")?;
         let model = Arc::new(model);
         let engine = run.backend.engine(&model, run.threads(), || match blob {
             Some(path) => std::fs::read(path).map_err(|e| Failure::file(path, e)),
             None => Ok(embedded::BLOB.to_vec()),
         })?;
-        Ok(Self { model, engine, tokenizer })
+        Ok(Self {
+            model,
+            engine,
+            tokenizer,
+        })
     }
 
     /// A session at position 0.
     pub(crate) fn session(&self) -> Outcome<Box<dyn Session>> {
-        self.engine.session().map_err(|fault| backend::refused(fault.into()))
+        self.engine
+            .session()
+            .map_err(|fault| backend::refused(fault.into()))
     }
 
     /// The tokenizer, or what to do about its absence.
     pub(crate) fn tokenizer(&self, blob: Option<&Path>) -> Outcome<&Tokenizer> {
         self.tokenizer.as_ref().ok_or_else(|| {
             let hint = match blob {
-                Some(path) if self.model.tokenizer_digest() != [0; 32] => format!("put the tokenizer file at {}, or give ids with --tokens", bundle::tokenizer_path(path).display()),
-                _ => "the blob was exported without a tokenizer: give ids with --tokens".to_string(),
+                Some(path) if self.model.tokenizer_digest() != [0; 32] => format!(
+                    "put the tokenizer file at {}, or give ids with --tokens",
+                    bundle::tokenizer_path(path).display()
+                ),
+                _ => {
+                    "the blob was exported without a tokenizer: give ids with --tokens".to_string()
+                }
             };
             Failure::input("text needs a tokenizer, and none is beside the blob").hint(hint)
         })

@@ -19,6 +19,7 @@ mod progress;
 mod reference;
 mod source_file;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -57,7 +58,8 @@ enum Command {
 fn main() -> ExitCode {
     // A panic is a defect of this program, never of its input: one line, no backtrace.
     std::panic::set_hook(Box::new(|info| {
-        eprintln!(
+        let _ = writeln!(
+            io::stderr(),
             "error: internal error: {info}\nhint: this is a defect in blue; please report the command and its input"
         );
     }));

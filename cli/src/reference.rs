@@ -17,7 +17,10 @@ pub(crate) struct ReferenceEngine {
 impl ReferenceEngine {
     /// Reads `blob` with the reference's own parser.
     pub(crate) fn new(blob: &[u8], model: Arc<Model>) -> Result<Self, int_reference::BadBlob> {
-        Ok(Self { reference: Arc::new(int_reference::Model::from_blob(blob)?), model })
+        Ok(Self {
+            reference: Arc::new(int_reference::Model::from_blob(blob)?),
+            model,
+        })
     }
 }
 

@@ -17,7 +17,9 @@ pub(crate) fn is_checkpoint(path: &Path) -> Outcome<bool> {
     }
     let mut magic = Vec::new();
     let file = File::open(path).map_err(|e| Failure::file(path, e))?;
-    file.take(4).read_to_end(&mut magic).map_err(|e| Failure::file(path, e))?;
+    file.take(4)
+        .read_to_end(&mut magic)
+        .map_err(|e| Failure::file(path, e))?;
     Ok(magic == b"GGUF")
 }
 
@@ -33,7 +35,8 @@ pub(crate) fn open(path: &Path) -> Outcome<Checkpoint> {
 pub(crate) fn load(path: &Path, progress: Progress) -> Outcome<FloatModel> {
     let checkpoint = open(path)?;
     let spinner = progress.spinner("loading the checkpoint");
-    let model = FloatModel::load(&checkpoint).or_input(format!("cannot use the checkpoint {}", path.display()))?;
+    let model = FloatModel::load(&checkpoint)
+        .or_input(format!("cannot use the checkpoint {}", path.display()))?;
     spinner.finish_and_clear();
     Ok(model)
 }

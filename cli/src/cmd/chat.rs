@@ -78,8 +78,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     let loaded = Loaded::open(Some(&args.blob), &args.run, Progress::new(args.json))?;
     let tokenizer = loaded.tokenizer(Some(&args.blob))?;
     let template = bundle::chat_template(&args.blob)?.ok_or_else(|| {
-        Failure::input("a conversation needs a chat template, and none is beside the blob")
-            .hint(format!("`blue export` of a checkpoint with a template writes {}", bundle::config_path(&args.blob).display()))
+        Failure::input("a conversation needs a chat template, and none is beside the blob").hint(
+            format!(
+                "`blue export` of a checkpoint with a template writes {}",
+                bundle::config_path(&args.blob).display()
+            ),
+        )
     })?;
     let mut chat = Chat {
         tokenizer,
@@ -87,19 +91,31 @@ pub(crate) fn run(args: Args) -> Outcome {
         session: loaded.session()?,
         held: Vec::new(),
         conversation: Conversation {
-            messages: args.system.iter().map(|text| Message::new("system", text)).collect(),
+            messages: args
+                .system
+                .iter()
+                .map(|text| Message::new("system", text))
+                .collect(),
             add_generation_prompt: true,
             enable_thinking: args.no_think.then_some(false),
             ..Conversation::default()
         },
         max_new: args.max_new as usize,
     };
-    let Some(message) = &args.message else { return chat.interact() };
+    let Some(message) = &args.message else {
+        return chat.interact();
+    };
     let message = chat.take_switch(message);
     if message.is_empty() {
         return Err(Failure::input("the message is empty"));
     }
-    let answer = chat.answer(&message, |piece| if args.json { Ok(()) } else { output::text(piece) })?;
+    let answer = chat.answer(&message, |piece| {
+        if args.json {
+            Ok(())
+        } else {
+            output::text(piece)
+        }
+    })?;
     if !args.json {
         return output::text("\n");
     }
@@ -121,10 +137,15 @@ impl Chat<'_> {
         let terminal = stdin.is_terminal();
         loop {
             if terminal {
-                output::text("> ")?;
+                eprint!("> ");
             }
             let mut line = String::new();
-            if stdin.lock().read_line(&mut line).or_input("cannot read standard input as UTF-8 lines")? == 0 {
+            if stdin
+                .lock()
+                .read_line(&mut line)
+                .or_input("cannot read standard input as UTF-8 lines")?
+                == 0
+            {
                 return if terminal { output::text("\n") } else { Ok(()) };
             }
             match line.trim() {
@@ -136,8 +157,11 @@ impl Chat<'_> {
                     if message.is_empty() {
                         continue;
                     }
-                    self.answer(&message, output::text)?;
-                    output::text("\n")?;
+                    match self.answer(&message, output::text) {
+                        Ok(_) => output::text("\n")?,
+                        Err(failure) if failure.is_input() => failure.print(),
+                        Err(failure) => return Err(failure),
+                    }
                 }
             }
         }
@@ -159,31 +183,49 @@ impl Chat<'_> {
 
     /// Adds the message and the answer to the conversation; a refused message is taken back.
     fn answer(&mut self, message: &str, show: impl FnMut(&str) -> Outcome) -> Outcome<Answer> {
-        self.conversation.messages.push(Message::new("user", message));
+        self.conversation
+            .messages
+            .push(Message::new("user", message));
         let answer = self.decode(show);
         match &answer {
-            Ok(answer) => self.conversation.messages.push(Message::new("assistant", &answer.text)),
+            Ok(answer) => self
+                .conversation
+                .messages
+                .push(Message::new("assistant", &answer.text)),
             Err(_) => drop(self.conversation.messages.pop()),
         }
         answer
     }
 
     fn decode(&mut self, mut show: impl FnMut(&str) -> Outcome) -> Outcome<Answer> {
-        let prompt = self.template.encode(self.tokenizer, &self.conversation).or_input("cannot put the message into the chat template")?;
+        let prompt = self
+            .template
+            .encode(self.tokenizer, &self.conversation)
+            .or_input("cannot put the message into the chat template")?;
         let max_context = self.session.config().max_context();
         if prompt.len() >= max_context {
-            return Err(Failure::input(format!("the conversation has {} tokens, the context is {max_context}", prompt.len()))
-                .hint("/reset forgets the conversation"));
+            return Err(Failure::input(format!(
+                "the conversation has {} tokens, the context is {max_context}",
+                prompt.len()
+            ))
+            .hint("/reset forgets the conversation"));
         }
         let start = Instant::now();
         // The last token of the prompt is always fed, for its logits.
-        let common = self.held.iter().zip(&prompt).take_while(|(a, b)| a == b).count().min(prompt.len().saturating_sub(1));
+        let common = self
+            .held
+            .iter()
+            .zip(&prompt)
+            .take_while(|(a, b)| a == b)
+            .count()
+            .min(prompt.len().saturating_sub(1));
         self.session.truncate(common);
         self.held.truncate(common);
         self.session.feed(&prompt[common..]).map_err(refused)?;
         self.held.extend(&prompt[common..]);
         let prefill = start.elapsed();
-        let (mut output, mut text, mut stream) = (Vec::new(), String::new(), self.tokenizer.stream(true));
+        let (mut output, mut text, mut stream) =
+            (Vec::new(), String::new(), self.tokenizer.stream(true));
         let finish = loop {
             if output.len() >= self.max_new {
                 break "length";
@@ -195,7 +237,10 @@ impl Chat<'_> {
                 self.session.feed(&[last]).map_err(refused)?;
                 self.held.push(last);
             }
-            let id = self.session.greedy().ok_or_else(|| Failure::runtime("no logits after a token"))?;
+            let id = self
+                .session
+                .greedy()
+                .ok_or_else(|| Failure::runtime("no logits after a token"))?;
             output.push(id);
             let piece = stream.push(id);
             show(&piece)?;
@@ -207,7 +252,13 @@ impl Chat<'_> {
         let piece = stream.finish();
         show(&piece)?;
         text.push_str(&piece);
-        let rate = |tokens: usize, seconds: f64| if tokens == 0 { 0.0 } else { tokens as f64 / seconds.max(1e-9) };
+        let rate = |tokens: usize, seconds: f64| {
+            if tokens == 0 {
+                0.0
+            } else {
+                tokens as f64 / seconds.max(1e-9)
+            }
+        };
         Ok(Answer {
             prefill_tokens_per_s: rate(prompt.len() - common, prefill.as_secs_f64()),
             decode_tokens_per_s: rate(output.len(), (start.elapsed() - prefill).as_secs_f64()),

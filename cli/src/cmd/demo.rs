@@ -44,7 +44,14 @@ struct Row {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let progress = Progress::new(args.json);
-    let loaded = Loaded::open(None, &RunArgs { backend: Backend::Auto, threads: None }, progress)?;
+    let loaded = Loaded::open(
+        None,
+        &RunArgs {
+            backend: Backend::Auto,
+            threads: None,
+        },
+        progress,
+    )?;
     let tokenizer = loaded.tokenizer(None)?;
     let prompt = ids::encode(tokenizer, PROMPT)?;
     ids::check(&prompt, loaded.model.config())?;
@@ -52,12 +59,18 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut text = String::new();
     let mut show = |piece: String| -> Outcome {
         text.push_str(&piece);
-        if args.json { Ok(()) } else { output::text(&piece) }
+        if args.json {
+            Ok(())
+        } else {
+            output::text(&piece)
+        }
     };
     if !args.json {
         output::text(PROMPT)?;
     }
-    let done = greedy(&mut *loaded.session()?, &prompt, ANSWER, |id| show(stream.push(id)))?;
+    let done = greedy(&mut *loaded.session()?, &prompt, ANSWER, |id| {
+        show(stream.push(id))
+    })?;
     show(stream.finish())?;
     if !args.json {
         output::text(&format!(
@@ -69,9 +82,18 @@ pub(crate) fn run(args: Args) -> Outcome {
         ))?;
     }
 
-    let rows = compare(&loaded, &prompt[..prompt.len().min(COMPARED_PROMPT)], progress)?;
-    let expected = rows.first().and_then(|r| r.result).map(|(digest, _)| digest);
-    let equal = rows.iter().all(|r| r.result.is_none_or(|(digest, _)| Some(digest) == expected));
+    let rows = compare(
+        &loaded,
+        &prompt[..prompt.len().min(COMPARED_PROMPT)],
+        progress,
+    )?;
+    let expected = rows
+        .first()
+        .and_then(|r| r.result)
+        .map(|(digest, _)| digest);
+    let equal = rows
+        .iter()
+        .all(|r| r.result.is_none_or(|(digest, _)| Some(digest) == expected));
     if args.json {
         output::json(&json!({
             "prompt": PROMPT,
@@ -87,21 +109,34 @@ pub(crate) fn run(args: Args) -> Outcome {
             "equal": equal,
         }))?;
     } else {
-        let mut lines = vec![["backend", "tokens/s", "logits digest", "verdict"].map(String::from).to_vec()];
+        let mut lines = vec![
+            ["backend", "tokens/s", "logits digest", "verdict"]
+                .map(String::from)
+                .to_vec(),
+        ];
         lines.extend(rows.iter().map(|row| row_text(row, expected)));
         output::text(&output::table(&lines))?;
     }
     if equal {
         return Ok(());
     }
-    Err(Failure::new(Code::Mismatch, anyhow::anyhow!("a backend differs from the reference")).hint("report the table above and the model of the CPU"))
+    Err(Failure::new(
+        Code::Mismatch,
+        anyhow::anyhow!("a backend differs from the reference"),
+    )
+    .hint("report the table above and the model of the CPU"))
 }
 
 /// The reference first, then every backend of this program.
 fn compare(loaded: &Loaded, prompt: &[u32], progress: Progress) -> Outcome<Vec<Row>> {
     let all = Kernels::all();
     let bar = progress.items("comparing backends", all.len() as u64 + 1);
-    let mut rows = vec![measure(loaded, "reference", Some(&Backend::Reference), prompt)?];
+    let mut rows = vec![measure(
+        loaded,
+        "reference",
+        Some(&Backend::Reference),
+        prompt,
+    )?];
     bar.inc(1);
     for (name, kernels) in all {
         let backend = kernels.map(Backend::Kernels);
@@ -112,19 +147,35 @@ fn compare(loaded: &Loaded, prompt: &[u32], progress: Progress) -> Outcome<Vec<R
     Ok(rows)
 }
 
-fn measure(loaded: &Loaded, name: &'static str, backend: Option<&Backend>, prompt: &[u32]) -> Outcome<Row> {
-    let Some(backend) = backend else { return Ok(Row { name, result: None }) };
+fn measure(
+    loaded: &Loaded,
+    name: &'static str,
+    backend: Option<&Backend>,
+    prompt: &[u32],
+) -> Outcome<Row> {
+    let Some(backend) = backend else {
+        return Ok(Row { name, result: None });
+    };
     let engine = backend.engine(&loaded.model, threads(None), || Ok(embedded::BLOB.to_vec()))?;
     let mut session = engine.session().map_err(|fault| refused(fault.into()))?;
     let start = Instant::now();
     let (mut all, mut feed) = (Vec::new(), prompt.to_vec());
     for _ in 0..=COMPARED_STEPS {
         session.feed(&feed).map_err(refused)?;
-        all.extend(session.logits().unwrap_or_default().iter().flat_map(|v| v.to_le_bytes()));
+        all.extend(
+            session
+                .logits()
+                .unwrap_or_default()
+                .iter()
+                .flat_map(|v| v.to_le_bytes()),
+        );
         feed = session.greedy().into_iter().collect();
     }
     let rate = (prompt.len() + COMPARED_STEPS) as f64 / start.elapsed().as_secs_f64().max(1e-9);
-    Ok(Row { name, result: Some((int_engine::commitment::keccak256(&all), rate)) })
+    Ok(Row {
+        name,
+        result: Some((int_engine::commitment::keccak256(&all), rate)),
+    })
 }
 
 fn row_json(row: &Row, expected: Option<[u8; 32]>) -> Value {
@@ -138,10 +189,24 @@ fn row_json(row: &Row, expected: Option<[u8; 32]>) -> Value {
 
 fn row_text(row: &Row, expected: Option<[u8; 32]>) -> Vec<String> {
     match row.result {
-        None => vec![row.name.to_string(), "-".into(), "-".into(), "absent on this CPU".into()],
+        None => vec![
+            row.name.to_string(),
+            "-".into(),
+            "-".into(),
+            "absent on this CPU".into(),
+        ],
         Some((digest, rate)) => {
-            let verdict = if Some(digest) == expected { "equal" } else { "DIFFERS" };
-            vec![row.name.to_string(), format!("{rate:.0}"), output::hex(&digest), verdict.to_string()]
+            let verdict = if Some(digest) == expected {
+                "equal"
+            } else {
+                "DIFFERS"
+            };
+            vec![
+                row.name.to_string(),
+                format!("{rate:.0}"),
+                output::hex(&digest),
+                verdict.to_string(),
+            ]
         }
     }
 }

@@ -63,37 +63,66 @@ struct Sums {
 pub(crate) fn run(args: Args) -> Outcome {
     let progress = Progress::new(args.json);
     let text = std::fs::read(&args.text).map_err(|e| Failure::file(&args.text, e))?;
-    let text = String::from_utf8(text).or_input(format!("{} is not UTF-8 text", args.text.display()))?;
-    let tokenizer = Tokenizer::open(&args.against).or_input(format!("cannot read the tokenizer of {}", args.against.display()))?;
+    let text =
+        String::from_utf8(text).or_input(format!("{} is not UTF-8 text", args.text.display()))?;
+    let tokenizer = Tokenizer::open(&args.against).or_input(format!(
+        "cannot read the tokenizer of {}",
+        args.against.display()
+    ))?;
     let loaded = Loaded::open(Some(&args.blob), &args.run, progress)?;
     let float = source_file::load(&args.against, progress)?;
     let (dims, config) = (loaded.model.config().dims(), float.config());
     if dims.vocab as usize != config.vocab {
-        return Err(Failure::input(format!("the blob has {} vocabulary rows, the checkpoint {}", dims.vocab, config.vocab))
-            .hint("--against names the checkpoint that the blob was exported from"));
+        return Err(Failure::input(format!(
+            "the blob has {} vocabulary rows, the checkpoint {}",
+            dims.vocab, config.vocab
+        ))
+        .hint("--against names the checkpoint that the blob was exported from"));
     }
     let context = (dims.max_context as usize).min(config.max_context);
     let window = args.window as usize;
     if window > context {
-        return Err(Failure::input(format!("a window of {window} tokens exceeds the context of {context}")).hint(format!("give --window {context} or less")));
+        return Err(Failure::input(format!(
+            "a window of {window} tokens exceeds the context of {context}"
+        ))
+        .hint(format!("give --window {context} or less")));
     }
-    let mut ids = tokenizer.encode_with_specials(&text).or_input("cannot encode the text")?;
+    let mut ids = tokenizer
+        .encode_with_specials(&text)
+        .or_input("cannot encode the text")?;
     ids.truncate(args.max_tokens.map_or(usize::MAX, |n| n as usize));
     if ids.len() < 2 {
-        return Err(Failure::input(format!("{} holds {} tokens", args.text.display(), ids.len())).hint("a prediction needs at least 2"));
+        return Err(Failure::input(format!(
+            "{} holds {} tokens",
+            args.text.display(),
+            ids.len()
+        ))
+        .hint("a prediction needs at least 2"));
     }
 
-    let bar = progress.items("predictions", ids.chunks(window).map(|w| w.len() as u64 - 1).sum());
+    let bar = progress.items(
+        "predictions",
+        ids.chunks(window).map(|w| w.len() as u64 - 1).sum(),
+    );
     let mut sums = Sums::default();
     for window in ids.chunks(window).filter(|w| w.len() >= 2) {
         let inputs = &window[..window.len() - 1];
         crate::ids::check(inputs, loaded.model.config())?;
-        let expected = float.logits(inputs, args.run.threads().get()).or_input("the float checkpoint refuses the text")?;
+        let expected = float
+            .logits(inputs, args.run.threads().get())
+            .or_input("the float checkpoint refuses the text")?;
         let mut sink = |position: usize, logits: &[i32]| {
-            sums.add(&expected[position * config.vocab..][..config.vocab], logits, window[position + 1] as usize);
+            sums.add(
+                &expected[position * config.vocab..][..config.vocab],
+                logits,
+                window[position + 1] as usize,
+            );
             bar.inc(1);
         };
-        loaded.session()?.feed_all_logits(inputs, &mut sink).map_err(refused)?;
+        loaded
+            .session()?
+            .feed_all_logits(inputs, &mut sink)
+            .map_err(refused)?;
     }
     bar.finish_and_clear();
     report(&sums, args.json)
@@ -108,7 +137,11 @@ impl Sums {
         self.predictions += 1;
         self.nll_float += log_z_float - of_float[next];
         self.nll_int += log_z_int - of_int[next];
-        self.kl += of_float.iter().zip(&of_int).map(|(f, i)| (f - log_z_float).exp() * ((f - log_z_float) - (i - log_z_int))).sum::<f64>();
+        self.kl += of_float
+            .iter()
+            .zip(&of_int)
+            .map(|(f, i)| (f - log_z_float).exp() * ((f - log_z_float) - (i - log_z_int)))
+            .sum::<f64>();
         self.agree += u64::from(float_engine::forward::argmax(float) == argmax(int));
     }
 }
@@ -157,7 +190,9 @@ mod tests {
         let mut sums = Sums::default();
         sums.add(&[0.0, 0.0], &[0, (3f64.ln() * 65536.0).round() as i32], 0);
         assert!((sums.kl - (2.0 / 3f64.sqrt()).ln()).abs() < 1e-5);
-        assert!((sums.nll_float - 2f64.ln()).abs() < 1e-12 && (sums.nll_int - 4f64.ln()).abs() < 1e-5);
+        assert!(
+            (sums.nll_float - 2f64.ln()).abs() < 1e-12 && (sums.nll_int - 4f64.ln()).abs() < 1e-5
+        );
         assert_eq!(sums.agree, 0);
     }
 }

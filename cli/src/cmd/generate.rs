@@ -60,11 +60,16 @@ pub(crate) fn run(args: Args) -> Outcome {
         text.push_str(&piece);
         Ok(())
     };
-    let done = greedy(&mut *loaded.session()?, &prompt, args.max_new as usize, |id| match &mut stream {
-        Some(stream) => show(stream.push(id)),
-        None if args.json => Ok(()),
-        None => output::text(&format!("{id} ")),
-    })?;
+    let done = greedy(
+        &mut *loaded.session()?,
+        &prompt,
+        args.max_new as usize,
+        |id| match &mut stream {
+            Some(stream) => show(stream.push(id)),
+            None if args.json => Ok(()),
+            None => output::text(&format!("{id} ")),
+        },
+    )?;
     if let Some(mut stream) = stream {
         show(stream.finish())?;
     }

@@ -49,15 +49,28 @@ pub(crate) fn run(args: Args) -> Outcome {
         let logits = model
             .extend(&mut session, ids, args.run.threads().get())
             .or_input("the prompt is refused")
-            .map_err(|e| e.hint(format!("this checkpoint takes ids 0 to {} and at most {max} tokens", vocab - 1)))?;
-        return if args.json { output::json(&json!({"kind": "float", "scale": 1, "logits": logits})) } else { show(&logits, |v| f64::from(*v)) };
+            .map_err(|e| {
+                e.hint(format!(
+                    "this checkpoint takes ids 0 to {} and at most {max} tokens",
+                    vocab - 1
+                ))
+            })?;
+        return if args.json {
+            output::json(&json!({"kind": "float", "scale": 1, "logits": logits}))
+        } else {
+            show(&logits, |v| f64::from(*v))
+        };
     }
     let loaded = Loaded::open(Some(&args.source), &args.run, progress)?;
     ids::check(ids, loaded.model.config())?;
     let mut session = loaded.session()?;
     session.feed(ids).map_err(refused)?;
     let logits = session.logits().unwrap_or_default();
-    if args.json { output::json(&json!({"kind": "int", "scale": 65536, "logits": logits})) } else { show(logits, |v| f64::from(*v) / 65536.0) }
+    if args.json {
+        output::json(&json!({"kind": "int", "scale": 65536, "logits": logits}))
+    } else {
+        show(logits, |v| f64::from(*v) / 65536.0)
+    }
 }
 
 fn show<T>(logits: &[T], value: impl Fn(&T) -> f64) -> Outcome {
@@ -65,8 +78,17 @@ fn show<T>(logits: &[T], value: impl Fn(&T) -> f64) -> Outcome {
         return Err(Failure::runtime("no logits"));
     }
     let mut order: Vec<usize> = (0..logits.len()).collect();
-    order.sort_by(|&a, &b| value(&logits[b]).total_cmp(&value(&logits[a])).then(a.cmp(&b)));
+    order.sort_by(|&a, &b| {
+        value(&logits[b])
+            .total_cmp(&value(&logits[a]))
+            .then(a.cmp(&b))
+    });
     let mut rows = vec![vec!["id".to_string(), "logit".into()]];
-    rows.extend(order.iter().take(SHOWN).map(|&i| vec![i.to_string(), format!("{:.5}", value(&logits[i]))]));
+    rows.extend(
+        order
+            .iter()
+            .take(SHOWN)
+            .map(|&i| vec![i.to_string(), format!("{:.5}", value(&logits[i]))]),
+    );
     output::text(&output::table(&rows))
 }
