@@ -73,17 +73,17 @@ impl Factor {
 
 /// What rounding did to one row.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct RowError {
+pub(crate) struct RowError {
     /// Squared norm of the row.
-    pub weight: f64,
+    pub(crate) weight: f64,
     /// Squared norm of the rounding error.
-    pub weight_error: f64,
+    pub(crate) weight_error: f64,
     /// Energy of the row's output over the calibration inputs; 0 without a Hessian.
-    pub output: f64,
+    pub(crate) output: f64,
     /// Energy of the output's error over the calibration inputs; 0 without a Hessian.
-    pub output_error: f64,
+    pub(crate) output_error: f64,
     /// Values that lay beyond the largest code and were clamped.
-    pub clipped: u32,
+    pub(crate) clipped: u32,
 }
 
 /// An int8 matrix with one scale per row.

@@ -82,7 +82,13 @@ pub(crate) struct Rotations {
 impl Rotations {
     pub(crate) fn new(c: &ModelConfig) -> Self {
         let mut random = SplitMix::new(SIGN_SEED);
-        let sign = |_| if random.next_u64() >> 63 == 0 { 1.0 } else { -1.0 };
+        let sign = |_| {
+            if random.next_u64() >> 63 == 0 {
+                1.0
+            } else {
+                -1.0
+            }
+        };
         Self {
             heads: c.heads,
             kv_heads: c.kv_heads,
@@ -152,8 +158,12 @@ impl Equalisation {
         let (hd, half, group) = (r.head_dim, r.head_dim / 2, r.heads / r.kv_heads);
         let balance = |x: f64, w: f64| libm::sqrt(x.max(BALANCE_FLOOR) / w.max(BALANCE_FLOOR));
         let down = Mat::of(&w.down).column_max();
-        let mut mlp: Vec<f64> =
-            max.down_in.iter().zip(&down).map(|(x, w)| balance(*x, *w)).collect();
+        let mut mlp: Vec<f64> = max
+            .down_in
+            .iter()
+            .zip(&down)
+            .map(|(x, w)| balance(*x, *w))
+            .collect();
         centre(&mut mlp);
         let o = Mat::of(&w.o).column_max();
         let over_group = |v: &[f64], c: usize| {
@@ -193,7 +203,11 @@ impl Equalisation {
 
     /// The pair factor of channel `c` of rows with `per_kv` heads to each kv head.
     pub(crate) fn pair_of(&self, r: &Rotations, per_kv: usize, c: usize) -> f64 {
-        let head = if r.qk_norm { 0 } else { c / r.head_dim / per_kv };
+        let head = if r.qk_norm {
+            0
+        } else {
+            c / r.head_dim / per_kv
+        };
         self.pair[head * (r.head_dim / 2) + r.pair(c)]
     }
 }
@@ -265,7 +279,17 @@ pub(crate) fn lower(r: &Rotations, eq: &Equalisation, w: &LayerWeights) -> Lower
         let cols = m.cols;
         r.residual.forward_orthogonal(&mut m.data, cols);
     }
-    Lowered { q, k, v, o, gate, up, down, q_gain, k_gain }
+    Lowered {
+        q,
+        k,
+        v,
+        o,
+        gate,
+        up,
+        down,
+        q_gain,
+        k_gain,
+    }
 }
 
 /// A residual row divided by its root mean square, without a gain.
@@ -273,12 +297,8 @@ pub(crate) fn normalise(x: &[f32], eps: f64, out: &mut [f64]) {
     let mean = x.iter().fold(0.0, |s, &v| s + f64::from(v) * f64::from(v)) / x.len() as f64;
     let root = libm::sqrt(mean + eps);
     let inverse = if root > 0.0 { 1.0 / root } else { 0.0 };
-    out.iter_mut().zip(x).for_each(|(o, &v)| *o = f64::from(v) * inverse);
+    out.iter_mut()
+        .zip(x)
+        .for_each(|(o, &v)| *o = f64::from(v) * inverse);
 }
 
-impl Lowered {
-    /// Largest gain magnitudes of q and k heads; `None` without q/k norm.
-    pub(crate) fn gain_maxima(&self) -> Option<(f64, f64)> {
-        Some((max_abs(self.q_gain.as_ref()?), max_abs(self.k_gain.as_ref()?)))
-    }
-}
