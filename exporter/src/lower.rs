@@ -2,7 +2,6 @@
 //!
 //! Row vectors x are activations; a weight matrix W is `[out, in]` and y = x W^T.
 
-use crate::constants::max_abs;
 use crate::hadamard::Hadamard;
 use crate::random::SplitMix;
 use float_engine::config::ModelConfig;
@@ -301,4 +300,3 @@ pub(crate) fn normalise(x: &[f32], eps: f64, out: &mut [f64]) {
         .zip(x)
         .for_each(|(o, &v)| *o = f64::from(v) * inverse);
 }
-
