@@ -5,6 +5,7 @@
 //! and builds with overflow checks verify it. A function called outside its stated domain may panic;
 //! nothing that comes from a blob accepted by [`Model::from_blob`] or from a prompt can leave a domain.
 #![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic)]
 
 use std::fmt;
 

@@ -5,6 +5,10 @@
     unreachable_pub,
     reason = "a module of several test crates; each uses its part"
 )]
+#![allow(
+    clippy::manual_is_multiple_of,
+    reason = "also compiled at the reference's MSRV, 1.85"
+)]
 
 use std::ops::Range;
 
