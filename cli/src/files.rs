@@ -56,6 +56,16 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder_of(path))
 }
 
+/// Removes a file; one that is absent is no failure.
+pub(crate) fn remove(path: &Path) -> Outcome {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::new(Code::Runtime, anyhow::Error::new(e).context(format!("cannot remove {}", path.display()))))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Makes a rename in `folder` durable.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {

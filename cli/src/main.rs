@@ -46,6 +46,7 @@ struct Cli {
 enum Command {
     Demo(cmd::demo::Args),
     Model(cmd::model::Args),
+    Export(cmd::export::Args),
     Inspect(cmd::inspect::Args),
     Commit(cmd::commit::Args),
     Verify(cmd::verify::Args),
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = std::panic::catch_unwind(|| match cli.command {
         Command::Demo(args) => cmd::demo::run(args),
+        Command::Export(args) => cmd::export::run(args),
         Command::Inspect(args) => cmd::inspect::run(args),
         Command::Commit(args) => cmd::commit::run(args),
         Command::Verify(args) => cmd::verify::run(args),

@@ -4,6 +4,7 @@ pub(crate) mod chat;
 pub(crate) mod commit;
 pub(crate) mod demo;
 pub(crate) mod eval;
+pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod inspect;
 pub(crate) mod logits;

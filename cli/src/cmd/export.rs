@@ -1,0 +1,236 @@
+//! `blue export`: a float checkpoint becomes an integer blob.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use exporter::{ExportError, ExportOptions, Report, calibration};
+use float_engine::chat::{ChatError, ChatTemplate};
+use float_engine::config::ModelConfig;
+use float_engine::tokenizer::Tokenizer;
+use indicatif::ProgressBar;
+use int_engine::commitment::keccak256;
+use serde_json::{Value, json};
+
+use crate::failure::{Code, Context, Failure, Outcome};
+use crate::loaded::threads;
+use crate::progress::Progress;
+use crate::{bundle, files, output, source_file};
+
+const HELP: &str = "\
+Examples:
+  blue export checkpoint-folder -o model.blob
+  blue export SmolLM2-135M-Instruct.Q4_1.gguf -o smollm2.blob --report report.json
+
+Beside OUT.blob stand OUT.tokenizer.json, whose digest the blob holds, and OUT.tokenizer_config.json with
+the chat template, where the checkpoint has them. The same checkpoint and calibration give the same blob
+on every machine and with any number of threads. An export that was broken off goes on when it is started
+again. --json prints the report as one line, with the keys blob, tokenizer and tokenizer_config.";
+
+/// Ids of the windows that stand in for text when the checkpoint has no tokenizer: windows, tokens each, seed.
+const SYNTHETIC: (usize, usize, u64) = (8, 128, 0x626c_7565);
+
+/// Convert a Hugging Face folder or a .gguf file to an integer blob.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    /// A folder with config.json and *.safetensors, or a .gguf file
+    source: PathBuf,
+    /// The blob to write
+    #[arg(short, long, value_name = "OUT.blob")]
+    output: PathBuf,
+    /// Threads; the blob does not depend on it [default: all]
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
+    /// Most tokens of prompt and output [default: the checkpoint's, at most 32768]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32768))]
+    max_context: Option<u32>,
+    /// A UTF-8 text to measure activations on [default: a text inside this program]
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+    /// Write the report as JSON
+    #[arg(long, value_name = "FILE.json")]
+    report: Option<PathBuf>,
+    /// Print the report as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    for path in [Some(&args.output), args.report.as_ref()].into_iter().flatten() {
+        if path.is_dir() || !files::folder_of(path).is_dir() {
+            return Err(Failure::input(format!("cannot write {}", path.display())).hint("name a file in a folder that exists"));
+        }
+    }
+    let checkpoint = source_file::open(&args.source)?;
+    let config = checkpoint.config();
+    let tokenizer = tokenizer_of(&args.source)?;
+    let template = template_of(&args.source)?;
+    let mut options = ExportOptions::new(
+        threads(args.threads),
+        accepted_ids(config, tokenizer.as_ref().map(|(t, _)| t))?,
+        calibration_windows(&args, config, tokenizer.as_ref().map(|(t, _)| t))?,
+    );
+    options.max_context = args.max_context;
+    options.stop_ids = config.eos_ids.iter().copied().filter(|&id| id < options.accepted_ids).collect();
+    options.tokenizer_digest = tokenizer.as_ref().map_or([0; 32], |(_, json)| keccak256(json));
+
+    let mut bars = Bars { progress: Progress::new(args.json), bar: None };
+    let done = exporter::export(&checkpoint, &args.output, &options, &mut bars);
+    bars.finish();
+    let report = done.map_err(|e| refused(e, &args.source))?;
+    let beside = write_beside(&args.output, tokenizer.map(|(_, json)| json).as_deref(), template.as_ref())?;
+    if let Some(path) = &args.report {
+        let text = serde_json::to_vec_pretty(&report).or_runtime("cannot encode the report as JSON")?;
+        files::write(path, |out| out.write_all(&text))?;
+    }
+    show(&report, &args, &beside)
+}
+
+/// The tokenizer and the bytes of its file; `None` for a folder without one.
+fn tokenizer_of(source: &Path) -> Outcome<Option<(Tokenizer, Vec<u8>)>> {
+    let doing = || format!("cannot read the tokenizer of {}", source.display());
+    if !source.is_dir() {
+        let tokenizer = Tokenizer::open(source).or_input(doing())?;
+        let json = tokenizer.to_json().or_runtime(doing())?;
+        return Ok(Some((tokenizer, json)));
+    }
+    let path = source.join("tokenizer.json");
+    let json = match std::fs::read(&path) {
+        Ok(json) => json,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Failure::file(&path, e)),
+    };
+    Ok(Some((Tokenizer::from_json(&json).or_input(doing())?, json)))
+}
+
+fn template_of(source: &Path) -> Outcome<Option<ChatTemplate>> {
+    match ChatTemplate::open(source) {
+        Ok(template) => Ok(Some(template)),
+        Err(ChatError::NoTemplate { .. }) => Ok(None),
+        Err(e) => Err(Failure::new(Code::Input, anyhow::Error::new(e).context("cannot use the chat template"))),
+    }
+}
+
+/// The ids that the tokenizer can produce; every row of the vocabulary without a tokenizer.
+fn accepted_ids(config: &ModelConfig, tokenizer: Option<&Tokenizer>) -> Outcome<u32> {
+    let ids = tokenizer.map_or(config.vocab, Tokenizer::vocab_size);
+    if ids > config.vocab {
+        return Err(Failure::input(format!("the tokenizer has {ids} ids, the checkpoint {} vocabulary rows", config.vocab))
+            .hint("the tokenizer belongs to another checkpoint"));
+    }
+    u32::try_from(ids).or_input("the vocabulary is too large")
+}
+
+fn calibration_windows(args: &Args, config: &ModelConfig, tokenizer: Option<&Tokenizer>) -> Outcome<Vec<Vec<u32>>> {
+    let text = match &args.calibration {
+        Some(path) => {
+            let bytes = std::fs::read(path).map_err(|e| Failure::file(path, e))?;
+            Some(String::from_utf8(bytes).or_input(format!("{} is not UTF-8 text", path.display()))?)
+        }
+        None => None,
+    };
+    match (tokenizer, text) {
+        (Some(tokenizer), text) => {
+            let text = text.as_deref().unwrap_or(calibration::TEXT);
+            let ids = tokenizer.encode_with_specials(text).or_input("cannot encode the calibration text")?;
+            Ok(calibration::windows(&ids, config.max_context))
+        }
+        (None, None) => {
+            let (count, tokens, seed) = SYNTHETIC;
+            Ok(synthetic(count, tokens.min(config.max_context), seed, config.vocab))
+        }
+        (None, Some(_)) => Err(Failure::input("a calibration text needs a tokenizer, and the checkpoint has none")
+            .hint("put its tokenizer.json into the folder, or leave --calibration out")),
+    }
+}
+
+/// Windows of ids from the generator SplitMix64.
+fn synthetic(windows: usize, tokens: usize, seed: u64, vocab: usize) -> Vec<Vec<u32>> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % vocab as u64) as u32
+    };
+    (0..windows).map(|_| (0..tokens).map(|_| next()).collect()).collect()
+}
+
+/// Writes the files beside the blob, or removes those of an earlier export; returns the paths written.
+fn write_beside(blob: &Path, tokenizer: Option<&[u8]>, template: Option<&ChatTemplate>) -> Outcome<[Option<PathBuf>; 2]> {
+    let (tokenizer_path, config_path) = (bundle::tokenizer_path(blob), bundle::config_path(blob));
+    match tokenizer {
+        Some(json) => files::write(&tokenizer_path, |out| out.write_all(json))?,
+        None => files::remove(&tokenizer_path)?,
+    }
+    match template {
+        Some(template) => bundle::write_chat_template(blob, template)?,
+        None => files::remove(&config_path)?,
+    }
+    Ok([tokenizer.map(|_| tokenizer_path), template.map(|_| config_path)])
+}
+
+fn show(report: &Report, args: &Args, [tokenizer, config]: &[Option<PathBuf>; 2]) -> Outcome {
+    if args.json {
+        let mut value = serde_json::to_value(report).or_runtime("cannot encode the report as JSON")?;
+        if let Value::Object(map) = &mut value {
+            map.insert("blob".to_string(), json!(args.output));
+            map.insert("tokenizer".to_string(), json!(tokenizer));
+            map.insert("tokenizer_config".to_string(), json!(config));
+        }
+        return output::json(&value);
+    }
+    let mut text = report.to_text();
+    for path in [Some(&args.output), tokenizer.as_ref(), config.as_ref()].into_iter().flatten() {
+        text.push_str(&format!("wrote               {}\n", path.display()));
+    }
+    output::text(&text)
+}
+
+fn refused(error: ExportError, source: &Path) -> Failure {
+    let code = match error {
+        ExportError::Io { .. } | ExportError::Write(_) => Code::Runtime,
+        _ => Code::Input,
+    };
+    Failure::new(code, anyhow::Error::new(error).context(format!("cannot export {}", source.display())))
+}
+
+/// One bar a stage.
+struct Bars {
+    progress: Progress,
+    bar: Option<ProgressBar>,
+}
+
+impl Bars {
+    fn finish(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl exporter::Progress for Bars {
+    fn stage(&mut self, name: &str, steps: u64) {
+        self.finish();
+        self.bar = Some(self.progress.items(name, steps));
+    }
+
+    fn step(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::synthetic;
+
+    #[test]
+    fn synthetic_windows_are_a_function_of_the_seed() {
+        let a = synthetic(2, 40, 7, 257);
+        assert_eq!(a, synthetic(2, 40, 7, 257));
+        assert_ne!(a, synthetic(2, 40, 8, 257));
+        assert!(a.len() == 2 && a.iter().all(|w| w.len() == 40 && w.iter().all(|&id| id < 257)));
+    }
+}
