@@ -59,9 +59,10 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
 /// Removes a file; one that is absent is no failure.
 pub(crate) fn remove(path: &Path) -> Outcome {
     match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            Err(Failure::new(Code::Runtime, anyhow::Error::new(e).context(format!("cannot remove {}", path.display()))))
-        }
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Failure::new(
+            Code::Runtime,
+            anyhow::Error::new(e).context(format!("cannot remove {}", path.display())),
+        )),
         _ => Ok(()),
     }
 }

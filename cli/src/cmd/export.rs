@@ -56,9 +56,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    for path in [Some(&args.output), args.report.as_ref()].into_iter().flatten() {
+    for path in [Some(&args.output), args.report.as_ref()]
+        .into_iter()
+        .flatten()
+    {
         if path.is_dir() || !files::folder_of(path).is_dir() {
-            return Err(Failure::input(format!("cannot write {}", path.display())).hint("name a file in a folder that exists"));
+            return Err(Failure::input(format!("cannot write {}", path.display()))
+                .hint("name a file in a folder that exists"));
         }
     }
     let checkpoint = source_file::open(&args.source)?;
@@ -71,16 +75,31 @@ pub(crate) fn run(args: Args) -> Outcome {
         calibration_windows(&args, config, tokenizer.as_ref().map(|(t, _)| t))?,
     );
     options.max_context = args.max_context;
-    options.stop_ids = config.eos_ids.iter().copied().filter(|&id| id < options.accepted_ids).collect();
-    options.tokenizer_digest = tokenizer.as_ref().map_or([0; 32], |(_, json)| keccak256(json));
+    options.stop_ids = config
+        .eos_ids
+        .iter()
+        .copied()
+        .filter(|&id| id < options.accepted_ids)
+        .collect();
+    options.tokenizer_digest = tokenizer
+        .as_ref()
+        .map_or([0; 32], |(_, json)| keccak256(json));
 
-    let mut bars = Bars { progress: Progress::new(args.json), bar: None };
+    let mut bars = Bars {
+        progress: Progress::new(args.json),
+        bar: None,
+    };
     let done = exporter::export(&checkpoint, &args.output, &options, &mut bars);
     bars.finish();
     let report = done.map_err(|e| refused(e, &args.source))?;
-    let beside = write_beside(&args.output, tokenizer.map(|(_, json)| json).as_deref(), template.as_ref())?;
+    let beside = write_beside(
+        &args.output,
+        tokenizer.map(|(_, json)| json).as_deref(),
+        template.as_ref(),
+    )?;
     if let Some(path) = &args.report {
-        let text = serde_json::to_vec_pretty(&report).or_runtime("cannot encode the report as JSON")?;
+        let text =
+            serde_json::to_vec_pretty(&report).or_runtime("cannot encode the report as JSON")?;
         files::write(path, |out| out.write_all(&text))?;
     }
     show(&report, &args, &beside)
@@ -107,7 +126,10 @@ fn template_of(source: &Path) -> Outcome<Option<ChatTemplate>> {
     match ChatTemplate::open(source) {
         Ok(template) => Ok(Some(template)),
         Err(ChatError::NoTemplate { .. }) => Ok(None),
-        Err(e) => Err(Failure::new(Code::Input, anyhow::Error::new(e).context("cannot use the chat template"))),
+        Err(e) => Err(Failure::new(
+            Code::Input,
+            anyhow::Error::new(e).context("cannot use the chat template"),
+        )),
     }
 }
 
@@ -115,32 +137,51 @@ fn template_of(source: &Path) -> Outcome<Option<ChatTemplate>> {
 fn accepted_ids(config: &ModelConfig, tokenizer: Option<&Tokenizer>) -> Outcome<u32> {
     let ids = tokenizer.map_or(config.vocab, Tokenizer::vocab_size);
     if ids > config.vocab {
-        return Err(Failure::input(format!("the tokenizer has {ids} ids, the checkpoint {} vocabulary rows", config.vocab))
-            .hint("the tokenizer belongs to another checkpoint"));
+        return Err(Failure::input(format!(
+            "the tokenizer has {ids} ids, the checkpoint {} vocabulary rows",
+            config.vocab
+        ))
+        .hint("the tokenizer belongs to another checkpoint"));
     }
     u32::try_from(ids).or_input("the vocabulary is too large")
 }
 
-fn calibration_windows(args: &Args, config: &ModelConfig, tokenizer: Option<&Tokenizer>) -> Outcome<Vec<Vec<u32>>> {
+fn calibration_windows(
+    args: &Args,
+    config: &ModelConfig,
+    tokenizer: Option<&Tokenizer>,
+) -> Outcome<Vec<Vec<u32>>> {
     let text = match &args.calibration {
         Some(path) => {
             let bytes = std::fs::read(path).map_err(|e| Failure::file(path, e))?;
-            Some(String::from_utf8(bytes).or_input(format!("{} is not UTF-8 text", path.display()))?)
+            Some(
+                String::from_utf8(bytes)
+                    .or_input(format!("{} is not UTF-8 text", path.display()))?,
+            )
         }
         None => None,
     };
     match (tokenizer, text) {
         (Some(tokenizer), text) => {
             let text = text.as_deref().unwrap_or(calibration::TEXT);
-            let ids = tokenizer.encode_with_specials(text).or_input("cannot encode the calibration text")?;
+            let ids = tokenizer
+                .encode_with_specials(text)
+                .or_input("cannot encode the calibration text")?;
             Ok(calibration::windows(&ids, config.max_context))
         }
         (None, None) => {
             let (count, tokens, seed) = SYNTHETIC;
-            Ok(synthetic(count, tokens.min(config.max_context), seed, config.vocab))
+            Ok(synthetic(
+                count,
+                tokens.min(config.max_context),
+                seed,
+                config.vocab,
+            ))
         }
-        (None, Some(_)) => Err(Failure::input("a calibration text needs a tokenizer, and the checkpoint has none")
-            .hint("put its tokenizer.json into the folder, or leave --calibration out")),
+        (None, Some(_)) => Err(Failure::input(
+            "a calibration text needs a tokenizer, and the checkpoint has none",
+        )
+        .hint("put its tokenizer.json into the folder, or leave --calibration out")),
     }
 }
 
@@ -153,11 +194,17 @@ fn synthetic(windows: usize, tokens: usize, seed: u64, vocab: usize) -> Vec<Vec<
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((z ^ (z >> 31)) % vocab as u64) as u32
     };
-    (0..windows).map(|_| (0..tokens).map(|_| next()).collect()).collect()
+    (0..windows)
+        .map(|_| (0..tokens).map(|_| next()).collect())
+        .collect()
 }
 
 /// Writes the files beside the blob, or removes those of an earlier export; returns the paths written.
-fn write_beside(blob: &Path, tokenizer: Option<&[u8]>, template: Option<&ChatTemplate>) -> Outcome<[Option<PathBuf>; 2]> {
+fn write_beside(
+    blob: &Path,
+    tokenizer: Option<&[u8]>,
+    template: Option<&ChatTemplate>,
+) -> Outcome<[Option<PathBuf>; 2]> {
     let (tokenizer_path, config_path) = (bundle::tokenizer_path(blob), bundle::config_path(blob));
     match tokenizer {
         Some(json) => files::write(&tokenizer_path, |out| out.write_all(json))?,
@@ -167,12 +214,16 @@ fn write_beside(blob: &Path, tokenizer: Option<&[u8]>, template: Option<&ChatTem
         Some(template) => bundle::write_chat_template(blob, template)?,
         None => files::remove(&config_path)?,
     }
-    Ok([tokenizer.map(|_| tokenizer_path), template.map(|_| config_path)])
+    Ok([
+        tokenizer.map(|_| tokenizer_path),
+        template.map(|_| config_path),
+    ])
 }
 
 fn show(report: &Report, args: &Args, [tokenizer, config]: &[Option<PathBuf>; 2]) -> Outcome {
     if args.json {
-        let mut value = serde_json::to_value(report).or_runtime("cannot encode the report as JSON")?;
+        let mut value =
+            serde_json::to_value(report).or_runtime("cannot encode the report as JSON")?;
         if let Value::Object(map) = &mut value {
             map.insert("blob".to_string(), json!(args.output));
             map.insert("tokenizer".to_string(), json!(tokenizer));
@@ -181,7 +232,10 @@ fn show(report: &Report, args: &Args, [tokenizer, config]: &[Option<PathBuf>; 2]
         return output::json(&value);
     }
     let mut text = report.to_text();
-    for path in [Some(&args.output), tokenizer.as_ref(), config.as_ref()].into_iter().flatten() {
+    for path in [Some(&args.output), tokenizer.as_ref(), config.as_ref()]
+        .into_iter()
+        .flatten()
+    {
         text.push_str(&format!("wrote               {}\n", path.display()));
     }
     output::text(&text)
@@ -192,7 +246,10 @@ fn refused(error: ExportError, source: &Path) -> Failure {
         ExportError::Io { .. } | ExportError::Write(_) => Code::Runtime,
         _ => Code::Input,
     };
-    Failure::new(code, anyhow::Error::new(error).context(format!("cannot export {}", source.display())))
+    Failure::new(
+        code,
+        anyhow::Error::new(error).context(format!("cannot export {}", source.display())),
+    )
 }
 
 /// One bar a stage.
@@ -231,6 +288,10 @@ mod tests {
         let a = synthetic(2, 40, 7, 257);
         assert_eq!(a, synthetic(2, 40, 7, 257));
         assert_ne!(a, synthetic(2, 40, 8, 257));
-        assert!(a.len() == 2 && a.iter().all(|w| w.len() == 40 && w.iter().all(|&id| id < 257)));
+        assert!(
+            a.len() == 2
+                && a.iter()
+                    .all(|w| w.len() == 40 && w.iter().all(|&id| id < 257))
+        );
     }
 }
