@@ -1,18 +1,20 @@
-//! Exports a checkpoint and compares the blob with the float model on windows of token ids.
+//! Exports a checkpoint and compares the blob with the float model.
 //!
-//! `cargo run --release -p exporter --example measure -- CHECKPOINT WINDOWS.json [SECONDARY]`: WINDOWS is a JSON array of arrays of ids; prints
-//! mean KL divergence, top-1 agreement and both perplexities. Without calibration text the first windows given after
-//! `--calibration FILE` are used, or seeded random ids.
+//! `cargo run --release -p exporter --example measure -- CHECKPOINT TEXT [OPTION=VALUE]...`
+//!
+//! TEXT is a text file, or a JSON array of arrays of ids for a model without a tokenizer. Options: `threads` (2), `window` (256
+//! tokens), `windows` (4, evenly spaced over the text), `stress` (a seed: inject outliers first), `out` (keep the blob there),
+//! `skip` (1: export only).
 
-use exporter::{ExportOptions, export};
+use exporter::{ExportOptions, calibration, export, stress};
 use float_engine::forward::{FloatModel, argmax};
 use float_engine::source::Checkpoint;
+use float_engine::tokenizer::Tokenizer;
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-fn windows(path: &str) -> Vec<Vec<u32>> {
-    serde_json::from_str(&std::fs::read_to_string(path).expect("windows file")).expect("ids")
-}
+type Failure = Box<dyn std::error::Error>;
 
 fn log_softmax(row: impl Iterator<Item = f64> + Clone) -> Vec<f64> {
     let max = row.clone().fold(f64::NEG_INFINITY, f64::max);
@@ -20,48 +22,82 @@ fn log_softmax(row: impl Iterator<Item = f64> + Clone) -> Vec<f64> {
     row.map(|v| v - max - sum.ln()).collect()
 }
 
-fn main() {
+fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [checkpoint, evaluation, rest @ ..] = &args[..] else {
-        panic!("usage: measure CHECKPOINT WINDOWS.json [CALIBRATION.json] [THREADS]");
+    let [folder, text, options @ ..] = &args[..] else {
+        return Err("usage: measure CHECKPOINT TEXT [OPTION=VALUE]...".into());
     };
-    let checkpoint = Checkpoint::open(checkpoint.as_ref()).expect("checkpoint");
+    let option = |name: &str| {
+        let value = |o: &'_ String| {
+            o.split_once('=')
+                .filter(|(n, _)| *n == name)
+                .map(|(_, v)| v.to_owned())
+        };
+        options.iter().find_map(value)
+    };
+    let number = |name: &str, default: usize| -> Result<usize, Failure> {
+        Ok(option(name)
+            .map(|v| v.parse())
+            .transpose()?
+            .unwrap_or(default))
+    };
+    let threads = number("threads", 2)?;
+    let mut checkpoint = Checkpoint::open(Path::new(folder))?;
+    if let Some(seed) = option("stress") {
+        checkpoint = stress::inject(&checkpoint, seed.parse()?)?;
+    }
     let c = checkpoint.config().clone();
-    let calibration = match rest.first() {
-        Some(path) => windows(path),
+    let tokenizer = Tokenizer::open(Path::new(folder)).ok();
+    let text = std::fs::read_to_string(text)?;
+    let (calibration, evaluation, accepted) = match &tokenizer {
+        Some(t) => {
+            let (window, count) = (number("window", 256)?, number("windows", 4)?);
+            let ids = t.encode(&text)?;
+            let all: Vec<Vec<u32>> = ids.chunks_exact(window).map(<[u32]>::to_vec).collect();
+            let count = count.min(all.len());
+            let some = (0..count)
+                .map(|i| all[i * all.len() / count].clone())
+                .collect();
+            (
+                calibration::bundled(t, c.max_context)?,
+                some,
+                t.vocab_size() as u32,
+            )
+        }
         None => {
-            let mut x = 1u64;
-            let mut id = || {
-                x = x
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
-                ((x >> 33) % c.vocab as u64) as u32
-            };
-            (0..8).map(|_| (0..64).map(|_| id()).collect()).collect()
+            let windows: Vec<Vec<u32>> = serde_json::from_str(&text)?;
+            (
+                calibration::random_windows(1, c.vocab, 12, 64),
+                windows,
+                c.vocab as u32,
+            )
         }
     };
-    let threads = rest.get(1).map_or(2, |t| t.parse().expect("threads"));
-    let options = ExportOptions::new(
-        NonZeroUsize::new(threads).expect("threads"),
-        c.vocab as u32,
-        calibration,
-    );
-    let dir = std::env::temp_dir().join(format!("measure-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("folder");
-    let out = dir.join("model.blob");
+    let threads_ = NonZeroUsize::new(threads).ok_or("threads must be at least 1")?;
+    let options = ExportOptions::new(threads_, accepted.min(c.vocab as u32), calibration);
+    let keep = option("out").map(PathBuf::from);
+    let out = keep.clone().unwrap_or_else(|| {
+        std::env::temp_dir().join(format!("measure-{}.blob", std::process::id()))
+    });
     let start = Instant::now();
-    let report = export(&checkpoint, &out, &options, &mut ()).expect("export");
+    let report = export(&checkpoint, &out, &options, &mut ())?;
     println!("{}", report.to_text());
     println!("export took {:.1} s", start.elapsed().as_secs_f64());
-    let model =
-        int_reference::Model::from_blob(&std::fs::read(&out).expect("blob")).expect("a valid blob");
-    std::fs::remove_dir_all(&dir).expect("folder");
-    let float = FloatModel::load(&checkpoint).expect("weights");
-    let (mut kl, mut same, mut n) = (0.0, 0usize, 0usize);
+    let bytes = std::fs::read(&out)?;
+    if keep.is_none() {
+        std::fs::remove_file(&out)?;
+    }
+    if number("skip", 0)? == 1 {
+        return Ok(());
+    }
+    let model = int_reference::Model::from_blob(&bytes).map_err(|e| format!("{e:?}"))?;
+    let float = FloatModel::load(&checkpoint)?;
+    let (mut kl, mut same, mut n, mut predicted) = (0.0, 0usize, 0usize, 0usize);
     let (mut nll_float, mut nll_int) = (0.0, 0.0);
-    for w in windows(evaluation) {
-        let expected = float.logits(&w, threads).expect("float logits");
-        let got = model.all_logits(&w).expect("integer logits");
+    for w in evaluation {
+        let w: &[u32] = &w;
+        let expected = float.logits(w, threads)?;
+        let got = model.all_logits(w).map_err(|e| format!("{e:?}"))?;
         for (t, (e, g)) in expected.chunks(c.vocab).zip(&got).enumerate() {
             let p = log_softmax(e.iter().map(|&v| f64::from(v)));
             let q = log_softmax(g.iter().map(|&v| f64::from(v) / 65536.0));
@@ -75,15 +111,17 @@ fn main() {
             if let Some(&next) = w.get(t + 1) {
                 nll_float -= p[next as usize];
                 nll_int -= q[next as usize];
+                predicted += 1;
             }
         }
-        let m = (n - 1) as f64;
+        let m = predicted.max(1) as f64;
         println!(
             "{n} positions: mean KL {:.5}, agreement {:.2} %, perplexity {:.4} float, {:.4} integer",
             kl / n as f64,
             100.0 * same as f64 / n as f64,
-            (nll_float / m).exp(),
-            (nll_int / m).exp()
+            f64::exp(nll_float / m),
+            f64::exp(nll_int / m)
         );
     }
+    Ok(())
 }

@@ -1,7 +1,9 @@
 //! The tokens that activations are measured on.
 
 use crate::error::CalibrationError;
+use crate::random::SplitMix;
 use float_engine::config::ModelConfig;
+use float_engine::tokenizer::{Tokenizer, TokenizerError};
 use sha2::{Digest, Sha256};
 
 /// The bundled text; `data/README.md` says where it is from.
@@ -20,6 +22,26 @@ pub fn windows(ids: &[u32], max_context: usize) -> Vec<Vec<u32>> {
     let kept = all.len().min(MAX_WINDOWS);
     (0..kept)
         .map(|i| all[i * all.len() / kept].to_vec())
+        .collect()
+}
+
+/// Windows of the bundled text in the model's own tokens.
+///
+/// # Errors
+/// A tokenizer that cannot encode the text.
+pub fn bundled(tokenizer: &Tokenizer, max_context: usize) -> Result<Vec<Vec<u32>>, TokenizerError> {
+    Ok(windows(&tokenizer.encode(TEXT)?, max_context))
+}
+
+/// Windows of seeded random ids, for a model without a tokenizer.
+///
+/// # Panics
+/// When `vocab` is 0.
+pub fn random_windows(seed: u64, vocab: usize, count: usize, len: usize) -> Vec<Vec<u32>> {
+    assert!(vocab > 0, "a vocabulary has at least one id");
+    let mut random = SplitMix::new(seed);
+    (0..count)
+        .map(|_| (0..len).map(|_| random.below(vocab) as u32).collect())
         .collect()
 }
 

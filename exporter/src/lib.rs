@@ -23,6 +23,7 @@ mod phase;
 mod piece;
 mod random;
 mod report;
+pub mod stress;
 #[cfg(test)]
 mod test_support;
 
