@@ -95,9 +95,6 @@ impl Lanes for Portable {
 #[cfg(target_arch = "x86_64")]
 pub(super) mod x86 {
     //! AVX2 as two registers, AVX-512F as one.
-    #![allow(clippy::undocumented_unsafe_blocks)]
-    // SAFETY of every block here: the trait's contract is that the CPU has the instructions, and, for `load`
-    // and `store`, that 16 values lie behind the pointer.
 
     use super::Lanes;
     use std::arch::x86_64::*;
@@ -109,6 +106,7 @@ pub(super) mod x86 {
         ($name:ident, $op:ident) => {
             #[inline(always)]
             unsafe fn $name(self, o: Self) -> Self {
+                // SAFETY: the CPU has the instructions, by the trait's contract.
                 unsafe { Avx2($op(self.0, o.0), $op(self.1, o.1)) }
             }
         };
@@ -119,14 +117,17 @@ pub(super) mod x86 {
 
         #[inline(always)]
         unsafe fn splat(x: f32) -> Self {
+            // SAFETY: the CPU has the instructions, by the trait's contract.
             unsafe { Avx2(_mm256_set1_ps(x), _mm256_set1_ps(x)) }
         }
         #[inline(always)]
         unsafe fn load(p: *const f32) -> Self {
+            // SAFETY: the CPU has the instructions; the caller's pointer is readable for 16 values.
             unsafe { Avx2(_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))) }
         }
         #[inline(always)]
         unsafe fn store(self, p: *mut f32) {
+            // SAFETY: the CPU has the instructions; the caller's pointer is writable for 16 values.
             unsafe {
                 _mm256_storeu_ps(p, self.0);
                 _mm256_storeu_ps(p.add(8), self.1);
@@ -140,6 +141,7 @@ pub(super) mod x86 {
         avx2_op!(max, _mm256_max_ps);
         #[inline(always)]
         unsafe fn exp2_of_biased(self) -> Self {
+            // SAFETY: the CPU has the instructions, by the trait's contract.
             unsafe {
                 let one = _mm256_set1_epi32(127 << 23);
                 let half = |v| {
@@ -158,6 +160,7 @@ pub(super) mod x86 {
         ($name:ident, $op:ident) => {
             #[inline(always)]
             unsafe fn $name(self, o: Self) -> Self {
+                // SAFETY: the CPU has the instructions, by the trait's contract.
                 unsafe { Avx512($op(self.0, o.0)) }
             }
         };
@@ -168,14 +171,17 @@ pub(super) mod x86 {
 
         #[inline(always)]
         unsafe fn splat(x: f32) -> Self {
+            // SAFETY: the CPU has the instructions, by the trait's contract.
             unsafe { Avx512(_mm512_set1_ps(x)) }
         }
         #[inline(always)]
         unsafe fn load(p: *const f32) -> Self {
+            // SAFETY: the CPU has the instructions; the caller's pointer is readable for 16 values.
             unsafe { Avx512(_mm512_loadu_ps(p)) }
         }
         #[inline(always)]
         unsafe fn store(self, p: *mut f32) {
+            // SAFETY: the CPU has the instructions; the caller's pointer is writable for 16 values.
             unsafe { _mm512_storeu_ps(p, self.0) }
         }
         avx512_op!(add, _mm512_add_ps);
@@ -186,6 +192,7 @@ pub(super) mod x86 {
         avx512_op!(max, _mm512_max_ps);
         #[inline(always)]
         unsafe fn exp2_of_biased(self) -> Self {
+            // SAFETY: the CPU has the instructions, by the trait's contract.
             unsafe {
                 let n = _mm512_slli_epi32::<23>(_mm512_castps_si512(self.0));
                 Avx512(_mm512_castsi512_ps(_mm512_add_epi32(
