@@ -6,8 +6,6 @@ use sha3::{Digest, Keccak256};
 pub const FIRST_CHUNK: usize = 1024;
 /// Bytes of every later chunk but the last.
 pub const CHUNK: usize = 65536;
-/// Most sibling hashes in a proof.
-pub const MAX_PROOF: usize = 32;
 
 const LEAF: u8 = 0;
 const NODE: u8 = 1;
@@ -244,11 +242,11 @@ impl Tree {
 
 /// The tree root implied by leaf hash `leaf` at `index` of `count`, or `None` for a proof of the wrong length.
 fn root_from_proof(leaf: [u8; 32], index: u64, count: u64, proof: &[[u8; 32]]) -> Option<[u8; 32]> {
-    if proof.len() > MAX_PROOF || index >= count {
+    if index >= count {
         return None;
     }
     // Whether the path goes right, from the root down.
-    let (mut i, mut m, mut right) = (index, count, Vec::with_capacity(MAX_PROOF));
+    let (mut i, mut m, mut right) = (index, count, Vec::new());
     while m > 1 {
         let k = split(m);
         right.push(i >= k);
@@ -401,11 +399,19 @@ mod tests {
     }
 
     #[test]
-    fn proofs_are_at_most_32_long() {
+    fn the_count_alone_fixes_the_length_of_a_proof() {
         let leaf = [1; 32];
-        assert!(root_from_proof(leaf, 0, 1 << 32, &[[0; 32]; 32]).is_some());
-        assert!(root_from_proof(leaf, 0, 1 << 33, &[[0; 32]; 33]).is_none());
-        assert!(root_from_proof(leaf, u64::MAX - 1, u64::MAX, &[[0; 32]; 64]).is_none());
+        let check = |index, count, len| root_from_proof(leaf, index, count, &vec![[0; 32]; len]);
+        for (index, count, len) in [
+            (0, 1 << 32, 32),
+            (0, 1 << 33, 33),
+            (1 << 63, (1 << 63) + 1, 1),
+            (0, u64::MAX, 64),
+        ] {
+            assert!(check(index, count, len).is_some(), "{index} of {count}");
+            assert!(check(index, count, len + 1).is_none(), "{index} of {count}");
+            assert!(check(index, count, len - 1).is_none(), "{index} of {count}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A [`Model`](model::Model) is made only by the blob [`Loader`](blob::Loader), which checks every range that the
 //! overflow proofs of the specification rest on. Nothing here reads a clock, a file or an environment variable.
 
-#![deny(unsafe_code)]
+#![deny(unsafe_code, clippy::float_arithmetic)]
 
 pub mod blob;
 pub mod commitment;
