@@ -1,6 +1,5 @@
 //! Blob files: read in pieces, never held twice.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -8,6 +7,7 @@ use int_engine::blob::{BlobError, Header, Loader, MAX_MANIFEST_LEN, RECORD_LEN};
 use int_engine::model::Model;
 
 use crate::failure::{Code, Context, Failure, Outcome};
+use crate::files;
 use crate::progress::Progress;
 
 /// Bytes handed on at a time.
@@ -20,11 +20,8 @@ pub(crate) fn pieces(
     progress: Progress,
     mut take: impl FnMut(&[u8]) -> Outcome,
 ) -> Outcome {
-    let mut file = File::open(path).map_err(|e| Failure::file(path, e))?;
-    let bar = progress.bytes(
-        label,
-        file.metadata().map_err(|e| Failure::file(path, e))?.len(),
-    );
+    let (mut file, len) = files::open(path)?;
+    let bar = progress.bytes(label, len);
     let mut piece = vec![0; PIECE];
     loop {
         match file.read(&mut piece) {
@@ -65,8 +62,7 @@ pub(crate) fn load(
 
 /// Record and manifest of a blob; the tensors are not read.
 pub(crate) fn header(path: &Path) -> Outcome<(Header, u64)> {
-    let file = File::open(path).map_err(|e| Failure::file(path, e))?;
-    let len = file.metadata().map_err(|e| Failure::file(path, e))?.len();
+    let (file, len) = files::open(path)?;
     let mut prefix = Vec::new();
     file.take(RECORD_LEN as u64 + u64::from(MAX_MANIFEST_LEN))
         .read_to_end(&mut prefix)

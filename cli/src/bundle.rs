@@ -12,9 +12,6 @@ use crate::{files, output};
 const TOKENIZER: &str = ".tokenizer.json";
 const CONFIG: &str = ".tokenizer_config.json";
 
-/// Largest file that is read as a tokenizer or a template.
-const MAX_BYTES: u64 = 1 << 28;
-
 /// Where the tokenizer file of `blob` stands.
 pub(crate) fn tokenizer_path(blob: &Path) -> PathBuf {
     beside(blob, TOKENIZER)
@@ -97,21 +94,10 @@ pub(crate) fn write_chat_template(blob: &Path, template: &ChatTemplate) -> Outco
 }
 
 fn read(path: &Path) -> Outcome<Option<Vec<u8>>> {
-    match std::fs::metadata(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Failure::file(path, e)),
-        Ok(facts) if facts.len() > MAX_BYTES => {
-            return Err(Failure::input(format!(
-                "{} has {} bytes, at most {MAX_BYTES} are read",
-                path.display(),
-                facts.len()
-            )));
-        }
-        Ok(_) => {}
+    match std::fs::symlink_metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        _ => files::read(path).map(Some),
     }
-    std::fs::read(path)
-        .map(Some)
-        .map_err(|e| Failure::file(path, e))
 }
 
 #[cfg(test)]

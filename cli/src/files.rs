@@ -1,12 +1,12 @@
 //! Output files: written beside their final name, synced, renamed.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile};
 
-use crate::failure::{Code, Failure, Outcome};
+use crate::failure::{Code, Context, Failure, Outcome};
 
 /// The folder that holds `path`.
 pub(crate) fn folder_of(path: &Path) -> &Path {
@@ -14,6 +14,44 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     }
+}
+
+/// Largest file that is read whole: texts, tokenizers, templates.
+const MAX_WHOLE: u64 = 1 << 30;
+
+/// Opens a regular file; a device could be read without end.
+pub(crate) fn open(path: &Path) -> Outcome<(File, u64)> {
+    let file = File::open(path).map_err(|e| Failure::file(path, e))?;
+    let facts = file.metadata().map_err(|e| Failure::file(path, e))?;
+    if !facts.is_file() {
+        return Err(Failure::input(format!(
+            "cannot read {}: it is not a regular file",
+            path.display()
+        )));
+    }
+    Ok((file, facts.len()))
+}
+
+/// Reads a regular file whole.
+pub(crate) fn read(path: &Path) -> Outcome<Vec<u8>> {
+    let (file, len) = open(path)?;
+    let mut bytes = Vec::new();
+    // One byte more shows a file that grows, or one whose length is not known.
+    file.take(MAX_WHOLE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| Failure::file(path, e))?;
+    if bytes.len() as u64 > MAX_WHOLE {
+        return Err(Failure::input(format!(
+            "{} has {len} bytes, at most {MAX_WHOLE} are read",
+            path.display()
+        )));
+    }
+    Ok(bytes)
+}
+
+/// Reads a text file whole.
+pub(crate) fn read_text(path: &Path) -> Outcome<String> {
+    String::from_utf8(read(path)?).or_input(format!("{} is not UTF-8 text", path.display()))
 }
 
 /// Writes `path` whole or not at all: readers see the old file or the new one, never a part.

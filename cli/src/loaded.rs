@@ -21,7 +21,7 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value = "auto")]
     pub(crate) backend: Backend,
     /// Threads; the result does not depend on it [default: all]
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 }
 
@@ -29,6 +29,18 @@ impl RunArgs {
     pub(crate) fn threads(&self) -> NonZeroUsize {
         threads(self.threads)
     }
+}
+
+/// Most threads that may be asked for.
+const MAX_THREADS: usize = 1024;
+
+/// The value after `--threads`.
+pub(crate) fn parse_threads(text: &str) -> Result<NonZeroUsize, String> {
+    let threads = text
+        .parse()
+        .ok()
+        .filter(|n: &NonZeroUsize| n.get() <= MAX_THREADS);
+    threads.ok_or_else(|| format!("threads are a whole number from 1 to {MAX_THREADS}"))
 }
 
 /// The threads asked for, or as many as this process may use.

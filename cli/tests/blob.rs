@@ -163,6 +163,18 @@ fn an_altered_blob_does_not_generate() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_device_is_not_read_without_end() {
+    for command in [
+        vec!["commit", "/dev/zero"],
+        vec!["inspect", "/dev/zero"],
+        vec!["generate", "/dev/zero", "--tokens", "1", "--max-new", "1"],
+    ] {
+        assert!(error_of(&mut blue(command), 2).contains("regular file"));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_special_file_is_no_blob() {
     for path in ["/dev/null", "/proc/self/mem"] {
         assert_ne!(run(&mut blue(["inspect", path])).status.code(), Some(0));

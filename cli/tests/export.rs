@@ -229,4 +229,14 @@ fn bad_exports_end_before_the_work_and_leave_nothing() {
     fs::write(damaged.join("model.safetensors"), u64::MAX.to_le_bytes()).unwrap();
     error_of(blue(["export", "-o"]).arg(&blob).arg(&damaged), 2);
     assert_eq!(names(dir.path()), ["damaged"]);
+    let weights = damaged.join("model.safetensors");
+    error_of(
+        blue(["export", &folder, "-o"])
+            .arg(&blob)
+            .arg("--report")
+            .arg(&blob),
+        2,
+    );
+    error_of(blue(["export"]).arg(&weights).arg("-o").arg(&weights), 2);
+    assert_eq!(fs::read(&weights).unwrap(), u64::MAX.to_le_bytes());
 }

@@ -81,6 +81,15 @@ fn usage_errors_end_with_code_2() {
             "--backend",
             "gpu",
         ],
+        vec![
+            "generate",
+            "--max-new",
+            "4",
+            "--tokens",
+            "1",
+            "--threads",
+            "100000",
+        ],
         vec!["verify", "x.blob"],
         vec!["verify", "x.blob", "--commitment", "0x12"],
         vec![

@@ -10,7 +10,7 @@ use crate::backend::refused;
 use crate::failure::{Context, Failure, Outcome};
 use crate::loaded::{Loaded, RunArgs};
 use crate::progress::Progress;
-use crate::{output, source_file};
+use crate::{files, output, source_file};
 
 const HELP: &str = "\
 Example:
@@ -25,6 +25,9 @@ spelled out in the text, such as a separator of documents, are read as control t
   kl_mean           mean KL(float || int) over the whole vocabulary, in nats
   top1_agreement    fraction of positions, 0 to 1, where both have the same most likely id";
 
+/// Tokens of a window when the context allows.
+const DEFAULT_WINDOW: usize = 512;
+
 /// Measure a blob against its float checkpoint on a text.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
@@ -37,9 +40,9 @@ pub(crate) struct Args {
     /// A UTF-8 text
     #[arg(long, value_name = "FILE")]
     text: PathBuf,
-    /// Tokens of a window
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(2..))]
-    window: u32,
+    /// Tokens of a window [default: 512, or the context where that is less]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..))]
+    window: Option<u32>,
     /// Use only the first tokens of the text
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     max_tokens: Option<u32>,
@@ -62,9 +65,7 @@ struct Sums {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let progress = Progress::new(args.json);
-    let text = std::fs::read(&args.text).map_err(|e| Failure::file(&args.text, e))?;
-    let text =
-        String::from_utf8(text).or_input(format!("{} is not UTF-8 text", args.text.display()))?;
+    let text = files::read_text(&args.text)?;
     let tokenizer = Tokenizer::open(&args.against).or_input(format!(
         "cannot read the tokenizer of {}",
         args.against.display()
@@ -80,7 +81,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         .hint("--against names the checkpoint that the blob was exported from"));
     }
     let context = (dims.max_context as usize).min(config.max_context);
-    let window = args.window as usize;
+    let window = args
+        .window
+        .map_or(DEFAULT_WINDOW.min(context), |n| n as usize);
     if window > context {
         return Err(Failure::input(format!(
             "a window of {window} tokens exceeds the context of {context}"

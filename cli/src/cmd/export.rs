@@ -12,7 +12,7 @@ use int_engine::commitment::keccak256;
 use serde_json::{Value, json};
 
 use crate::failure::{Code, Context, Failure, Outcome};
-use crate::loaded::threads;
+use crate::loaded::{parse_threads, threads};
 use crate::progress::Progress;
 use crate::{bundle, files, output, source_file};
 
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "OUT.blob")]
     output: PathBuf,
     /// Threads; the blob does not depend on it [default: all]
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
     /// Most tokens of prompt and output [default: the checkpoint's, at most 32768]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32768))]
@@ -64,6 +64,22 @@ pub(crate) fn run(args: Args) -> Outcome {
             return Err(Failure::input(format!("cannot write {}", path.display()))
                 .hint("name a file in a folder that exists"));
         }
+    }
+    let same = |a: &Path, b: &Path| {
+        a == b
+            || std::fs::canonicalize(a)
+                .is_ok_and(|a| std::fs::canonicalize(b).is_ok_and(|b| a == b))
+    };
+    if same(&args.output, &args.source)
+        || args
+            .report
+            .as_deref()
+            .is_some_and(|report| same(report, &args.output) || same(report, &args.source))
+    {
+        return Err(Failure::input(
+            "the source, the blob and the report are three different files",
+        )
+        .hint("name another output"));
     }
     let checkpoint = source_file::open(&args.source)?;
     let config = checkpoint.config();
@@ -114,11 +130,10 @@ fn tokenizer_of(source: &Path) -> Outcome<Option<(Tokenizer, Vec<u8>)>> {
         return Ok(Some((tokenizer, json)));
     }
     let path = source.join("tokenizer.json");
-    let json = match std::fs::read(&path) {
-        Ok(json) => json,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Failure::file(&path, e)),
-    };
+    if !path.exists() {
+        return Ok(None);
+    }
+    let json = files::read(&path)?;
     Ok(Some((Tokenizer::from_json(&json).or_input(doing())?, json)))
 }
 
@@ -151,16 +166,11 @@ fn calibration_windows(
     config: &ModelConfig,
     tokenizer: Option<&Tokenizer>,
 ) -> Outcome<Vec<Vec<u32>>> {
-    let text = match &args.calibration {
-        Some(path) => {
-            let bytes = std::fs::read(path).map_err(|e| Failure::file(path, e))?;
-            Some(
-                String::from_utf8(bytes)
-                    .or_input(format!("{} is not UTF-8 text", path.display()))?,
-            )
-        }
-        None => None,
-    };
+    let text = args
+        .calibration
+        .as_deref()
+        .map(files::read_text)
+        .transpose()?;
     match (tokenizer, text) {
         (Some(tokenizer), text) => {
             let text = text.as_deref().unwrap_or(calibration::TEXT);
