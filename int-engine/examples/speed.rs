@@ -13,11 +13,15 @@ use int_engine::kernels::Kernels;
 use int_engine::model::Model;
 
 /// Layers' weights, each used once a prefilled token.
-const LAYER_WEIGHTS: f64 = 30.0 * (2.0 * 576.0 * 576.0 + 2.0 * 192.0 * 576.0 + 3.0 * 1536.0 * 576.0);
+const LAYER_WEIGHTS: f64 =
+    30.0 * (2.0 * 576.0 * 576.0 + 2.0 * 192.0 * 576.0 + 3.0 * 1536.0 * 576.0);
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let number = |i: usize, default: usize| args.get(i).map_or(default, |a| a.parse().expect("a number"));
+    let number = |i: usize, default: usize| {
+        args.get(i)
+            .map_or(default, |a| a.parse().expect("a number"))
+    };
     let kernels = match args.first() {
         Some(name) => Kernels::by_name(name).unwrap_or_else(|e| panic!("{e}")),
         None => Kernels::detect(),
@@ -42,11 +46,15 @@ fn main() {
     let model = Arc::new(Model::from_bytes(&sample(&config, 1)).expect("a sample loads"));
     let threads = NonZeroUsize::new(threads).expect("at least one thread");
     let engine = CpuEngine::new(Arc::clone(&model), kernels, threads);
-    let ids: Vec<u32> = (0..(prompt + new) as u32).map(|i| i.wrapping_mul(2_654_435_761) % 49152).collect();
+    let ids: Vec<u32> = (0..(prompt + new) as u32)
+        .map(|i| i.wrapping_mul(2_654_435_761) % 49152)
+        .collect();
 
     let mut session = engine.session().expect("memory");
     let start = Instant::now();
-    session.feed(&ids[..prompt]).expect("ids within the context");
+    session
+        .feed(&ids[..prompt])
+        .expect("ids within the context");
     let prefill = start.elapsed().as_secs_f64();
     let start = Instant::now();
     for id in &ids[prompt..] {
@@ -61,7 +69,11 @@ fn main() {
     for ids in ids.chunks(50) {
         check.feed(ids).expect("ids within the context");
     }
-    assert_eq!(logits_digest(check.logits().expect("fed")), digest, "chunked prefill");
+    assert_eq!(
+        logits_digest(check.logits().expect("fed")),
+        digest,
+        "chunked prefill"
+    );
 
     println!(
         "{}, {threads} thread(s): prefill of {prompt} tokens {:.1} tokens/s ({:.1} GOP/s in the layers' weights), \
@@ -71,5 +83,11 @@ fn main() {
         2e-9 * LAYER_WEIGHTS * prompt as f64 / prefill,
         new as f64 / decode,
     );
-    println!("digest {}", digest.iter().map(|b| format!("{b:02x}")).collect::<String>());
+    println!(
+        "digest {}",
+        digest
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect::<String>()
+    );
 }
