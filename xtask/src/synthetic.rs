@@ -162,7 +162,7 @@ pub(crate) fn write(out: &Path) -> Result<()> {
             offset = end;
         }
         let mut header = Value::Object(header).to_string();
-        while header.len() % 8 != 0 {
+        while !header.len().is_multiple_of(8) {
             header.push(' ');
         }
         let mut sink = BufWriter::with_capacity(1 << 20, File::create(out.join(&name))?);
