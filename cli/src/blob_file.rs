@@ -48,9 +48,14 @@ pub(crate) fn load(
     progress: Progress,
 ) -> Outcome<Model> {
     let refused = |e: BlobError| {
+        let said = if code == Code::Mismatch {
+            "is not the blob of this commitment"
+        } else {
+            "does not load"
+        };
         Failure::new(
             code,
-            anyhow::Error::new(e).context(format!("{} does not load", path.display())),
+            anyhow::Error::new(e).context(format!("{} {said}", path.display())),
         )
         .hint("a blob is a file that `blue export` writes; copy it again or export again")
     };
