@@ -73,15 +73,11 @@ pub struct Normalizer {
     pub c: u32,
 }
 
-/// Weights from scores whose largest is `top`: w_s = exp2_weight(top - z_s) * mv_s, shifted to at most 2^15.
-///
-/// `z` is overwritten. At least one key; at most 32768.
+/// Products p_s * mv_s in place of scores whose largest is `top`; returns the sum of the weights p_s and the
+/// largest product. At most 32768 keys.
 #[inline(always)]
-pub fn softmax_weights(z: &mut [i32], top: i32, mv: &[u16], w: &mut [u16]) -> Normalizer {
-    assert!(
-        z.len() == mv.len() && z.len() == w.len(),
-        "one scale and weight per key"
-    );
+pub fn raw_weights(z: &mut [i32], top: i32, mv: &[u16]) -> (u32, i32) {
+    assert_eq!(z.len(), mv.len(), "one scale per key");
     let (mut den, mut largest) = (0u32, 0i32);
     for (z, &mv) in z.iter_mut().zip(mv) {
         // top - z < 2^31; p <= 2^15, so 32768 of them sum to at most 2^30, and p * mv < 2^30.
@@ -90,12 +86,27 @@ pub fn softmax_weights(z: &mut [i32], top: i32, mv: &[u16], w: &mut [u16]) -> No
         *z = (p * u32::from(mv)) as i32;
         largest = largest.max(*z);
     }
-    let c = bit_length(largest as u32).saturating_sub(15);
+    (den, largest)
+}
+
+/// Products shifted right by c, half up: at most 2^15 for the c of [`Normalizer::new`].
+#[inline(always)]
+pub fn narrow_weights(products: &[i32], c: u32, w: &mut [u16]) {
+    assert_eq!(products.len(), w.len(), "one weight per product");
     let half = (1 << c) >> 1;
-    for (w, &z) in w.iter_mut().zip(&*z) {
+    for (w, &z) in w.iter_mut().zip(products) {
         *w = ((z + half) >> c) as u16;
     }
-    Normalizer { den, c }
+}
+
+/// Weights from scores whose largest is `top`: w_s = exp2_weight(top - z_s) * mv_s, shifted to at most 2^15.
+///
+/// `z` is overwritten. At least one key; at most 32768.
+pub fn softmax_weights(z: &mut [i32], top: i32, mv: &[u16], w: &mut [u16]) -> Normalizer {
+    let (den, largest) = raw_weights(z, top, mv);
+    let normalizer = Normalizer::new(den, largest);
+    narrow_weights(z, normalizer.c, w);
+    normalizer
 }
 
 /// n_i += sum_s w_s * v8_{s,i}: at most 32768 weights w_s <= 2^15, `values` is `[keys][n.len()]`.
@@ -116,6 +127,14 @@ pub fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
 }
 
 impl Normalizer {
+    /// From the sum of weights and the largest product of a weight and its value's scale, below 2^30.
+    pub fn new(den: u32, largest: i32) -> Self {
+        Self {
+            den,
+            c: bit_length(largest as u32).saturating_sub(15),
+        }
+    }
+
     /// The head's output in units of s_v / (256 * 127), |out| <= 2,130,641,408.
     pub fn output(self, n: &[i64], out: &mut [i32]) {
         assert_eq!(n.len(), out.len(), "one output per channel");

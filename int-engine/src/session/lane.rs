@@ -6,7 +6,7 @@ use super::{Matrix, Plan};
 use crate::halt::Fault;
 use crate::model::Layer;
 use crate::ops::dynq::max_abs;
-use crate::ops::fixed::{I16, I31, bit_length_64, rdbpot, sat};
+use crate::ops::fixed::{I16, I31, bit_length_64};
 use crate::ops::hadamard::Direction;
 use crate::ops::head_norm::head_norm;
 use crate::ops::ratio::{TokenScale, norm_scale, ratio};
@@ -341,8 +341,11 @@ fn rotate_heads(plan: &Plan, row: &mut [i32], gain: Option<&[i32]>, angles: &[(i
     // |v| <= 5,931,910 and at most 256 values a block: below 2^31.
     plan.head_hadamard
         .apply(row, Direction::Forward, plan.kernels.butterflies);
+    let (r3, half) = (plan.head_shift, (1u32 << plan.head_shift) >> 1);
     for v in row {
-        *v = sat(rdbpot(i64::from(*v), plan.head_shift), I16);
+        // sat(rdbpot(v, r3)): nearest with ties away from zero is half up on magnitudes.
+        let m = ((v.unsigned_abs() + half) >> r3).min(I16 as u32) as i32;
+        *v = if *v < 0 { -m } else { m };
     }
 }
 
