@@ -300,3 +300,111 @@ pub(crate) fn normalise(x: &[f32], eps: f64, out: &mut [f64]) {
         .zip(x)
         .for_each(|(o, &v)| *o = f64::from(v) * inverse);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibration::random_windows;
+    use crate::collect::capture;
+    use float_engine::forward::{FloatModel, embed_tokens};
+    use float_engine::source::Checkpoint;
+    use std::num::NonZeroUsize;
+    use std::path::Path;
+
+    fn matrix(m: &Mat) -> Matrix {
+        Matrix::new(m.rows, m.cols, m.data.iter().map(|&v| v as f32).collect())
+    }
+
+    /// The checkpoint with every layer lowered and the rotation before down undone, as a float model with its own head.
+    fn transformed(ckpt: &Checkpoint) -> Checkpoint {
+        let c = ckpt.config();
+        let r = Rotations::new(c);
+        let embed = ckpt.embed().unwrap();
+        let mut residual: Vec<Vec<f32>> = random_windows(5, c.vocab, 2, 24)
+            .iter()
+            .map(|w| embed_tokens(c, &embed, w).unwrap())
+            .collect();
+        let mut layers = Vec::new();
+        for i in 0..c.layers {
+            let w = ckpt.layer(i).unwrap();
+            let seen = capture(c, i, &w, &mut residual, NonZeroUsize::MIN).unwrap();
+            let mut l = lower(&r, &Equalisation::of(&r, &seen.maxima, &w), &w);
+            r.rotate_mlp(&mut l.down.data);
+            let gain = |g: Option<Vec<f64>>| g.map(|g| g.iter().map(|&v| v as f32).collect());
+            layers.push(LayerWeights {
+                attn_norm: vec![1.0; c.hidden],
+                q: matrix(&l.q),
+                k: matrix(&l.k),
+                v: matrix(&l.v),
+                o: matrix(&l.o),
+                q_norm: gain(l.q_gain),
+                k_norm: gain(l.k_gain),
+                ffn_norm: vec![1.0; c.hidden],
+                gate: matrix(&l.gate),
+                up: matrix(&l.up),
+                down: matrix(&l.down),
+            });
+        }
+        let rotated = |m: &Matrix, gain: &[f32]| {
+            let mut m = Mat::of(m);
+            for row in m.data.chunks_mut(m.cols) {
+                row.iter_mut()
+                    .zip(gain)
+                    .for_each(|(v, &g)| *v *= f64::from(g));
+                r.rotate_residual(row);
+            }
+            matrix(&m)
+        };
+        let head = ckpt.lm_head().unwrap().unwrap_or_else(|| embed.clone());
+        let head = rotated(&head, &ckpt.final_norm().unwrap());
+        let embed = rotated(&embed, &vec![1.0; c.hidden]);
+        let config = ModelConfig {
+            tied: false,
+            ..c.clone()
+        };
+        Checkpoint::from_parts(config, embed, layers, vec![1.0; c.hidden], Some(head)).unwrap()
+    }
+
+    #[test]
+    fn the_transforms_preserve_the_float_function() {
+        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+        // q/k norm, heads wider than hidden / heads; hidden 80 = 20 * 4 and no q/k norm with hidden 96 = 12 * 8.
+        for name in [
+            "golden/a_qwen3_tied_bf16",
+            "golden/b_qwen3_untied_f32_sharded",
+            "golden/c_llama_untied_f16",
+            "tiny-austen",
+        ] {
+            let ckpt = Checkpoint::open(&models.join(name)).unwrap();
+            let ids = &random_windows(9, ckpt.config().vocab, 1, 20)[0];
+            let logits = |c: &Checkpoint| FloatModel::load(c).unwrap().logits(ids, 1).unwrap();
+            let (a, b) = (logits(&ckpt), logits(&transformed(&ckpt)));
+            let largest = a.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+            for (x, y) in a.iter().zip(&b) {
+                assert!((x - y).abs() < 1e-5 * largest, "{name}: {x} against {y}");
+            }
+        }
+    }
+
+    #[test]
+    fn equalisation_is_neutral_on_balanced_and_on_silent_channels() {
+        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+        let ckpt = Checkpoint::open(&models.join("golden/c_llama_untied_f16")).unwrap();
+        let c = ckpt.config();
+        let r = Rotations::new(c);
+        let mut w = ckpt.layer(0).unwrap();
+        w.down.data.fill(0.0);
+        w.o.data.fill(0.0);
+        let zeros = |n| vec![0.0; n];
+        let maxima = ChannelMaxima {
+            q: zeros(c.heads * c.head_dim),
+            k: zeros(c.kv_heads * c.head_dim),
+            o_in: zeros(c.heads * c.head_dim),
+            down_in: zeros(c.intermediate),
+        };
+        let eq = Equalisation::of(&r, &maxima, &w);
+        for s in [&eq.mlp, &eq.value, &eq.pair] {
+            assert!(s.iter().all(|v| (v - 1.0).abs() < 1e-12));
+        }
+    }
+}

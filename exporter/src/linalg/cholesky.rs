@@ -214,4 +214,25 @@ mod tests {
             Err(NotPositiveDefinite { row: 0 })
         );
     }
+
+    #[test]
+    fn every_register_tile_gives_the_same_bits() {
+        // 13 rows, 64 finished columns, a panel of 20.
+        let (k, p0, p1) = (90, 64, 84);
+        let all = uniform(6, (20 + 13) * k);
+        let (panel, rows) = all.split_at(20 * k);
+        let (mut packed, mut own) = (Vec::new(), Vec::new());
+        pack_rows(panel, k, p0, &mut packed);
+        pack_rows(rows, k, p0, &mut own);
+        let by = |body: fn(&mut [f64], usize, usize, usize, &[f64], &[f64])| {
+            let mut out = rows.to_vec();
+            body(&mut out, k, p0, p1, &own, &packed);
+            out.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+        };
+        let expected = by(update_body::<1, 1>);
+        assert!(expected == by(update_body::<4, 4>));
+        assert!(expected == by(update_body::<4, 8>));
+        assert!(expected == by(update_body::<8, 16>));
+        assert!(expected == by(update));
+    }
 }

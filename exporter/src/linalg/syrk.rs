@@ -158,4 +158,28 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn every_register_tile_gives_the_same_bits() {
+        let (k, t) = (37, 21);
+        let x = uniform(1, k * t);
+        let strips = k.div_ceil(LANES);
+        let mut packed = vec![0.0; strips * LANES * t];
+        for (s, strip) in packed.chunks_mut(LANES * t).enumerate() {
+            pack(&x, k, s * LANES, strip);
+        }
+        let by = |body: fn(&mut [f64], usize, usize, &[f64], usize)| {
+            let mut out = vec![0.25; k * k];
+            for (s, rows) in out.chunks_mut(LANES * k).enumerate() {
+                body(rows, k, s, &packed, t);
+            }
+            let upper = |i: usize| out[i * k + i..(i + 1) * k].to_vec();
+            (0..k).flat_map(upper).map(f64::to_bits).collect::<Vec<_>>()
+        };
+        let expected = by(panel_body::<1, 1>);
+        assert!(expected == by(panel_body::<4, 4>));
+        assert!(expected == by(panel_body::<4, 8>));
+        assert!(expected == by(panel_body::<8, 16>));
+        assert!(expected == by(panel));
+    }
 }
