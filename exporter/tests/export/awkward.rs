@@ -85,7 +85,7 @@ fn a_model_of_zeros_gives_zero_logits() {
                     down,
                     ..
                 } = w;
-                [q, k, v, o, gate, up, down].map(zero);
+                [q, k, v, o, gate, up, down].into_iter().for_each(zero);
                 w.attn_norm.fill(0.0);
                 w.ffn_norm.fill(0.0);
             },
