@@ -2,7 +2,7 @@
 //!
 //! A backend may take the sums in any order (spec 0.4: every partial sum fits the accumulator), may
 //! round magnitudes instead of signed values where the rounding is symmetric, and must otherwise
-//! equal [`scalar`] on every input of the stated domains. The choice is a value held by its owner:
+//! equal the scalar backend on every input of the stated domains. The choice is a value held by its owner:
 //! there is no global and nothing is read from the environment.
 
 use crate::ops::attention::{Normalizer, QueryScale};
@@ -20,12 +20,12 @@ mod x86_64;
 pub struct Kernels {
     /// The backend's name, as [`Kernels::by_name`] takes it.
     pub name: &'static str,
-    /// `gemm(weights, cols, x, out)`: out[t][r] = sum_k weights[r][k] * x[t][k] in int32.
+    /// `gemm(weights, cols, x, out)`: `out[t][r] = sum_k weights[r][k] * x[t][k]` in int32.
     ///
     /// `weights` is `[rows][cols]`, `x` `[tokens][cols]`, `out` `[tokens][rows]`, all row-major;
     /// 1 <= cols <= 65536, weights in -127 ..= 127, x in -127 ..= 127: |out| <= 65536 * 127^2 < 2^30.
     pub gemm: fn(&[i8], usize, &[i8], &mut [i32]),
-    /// `weighted_sum(w, values, n)`: n_i += sum_s w_s * values[s][i]; at most 32768 weights w_s <= 2^15,
+    /// `weighted_sum(w, values, n)`: `n[i] += sum_s w[s] * values[s][i]`; at most 32768 weights w_s <= 2^15,
     /// `values` `[keys][n.len()]` in -127 ..= 127.
     pub weighted_sum: fn(&[u16], &[i8], &mut [i64]),
     /// The largest magnitude of a row of |u_i| <= 2^31 - 1; 0 for an empty row.

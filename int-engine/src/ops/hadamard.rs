@@ -9,9 +9,9 @@ use crate::config::{had_block, had_factors, pow2_block};
 /// Which product: the row vector times the matrix, or times its transpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// y_i = sum_j x_j H[j][i].
+    /// `y[i] = sum_j x[j] * H[j][i]`.
     Forward,
-    /// y_i = sum_j x_j H[i][j].
+    /// `y[i] = sum_j x[j] * H[i][j]`.
     Transpose,
 }
 
