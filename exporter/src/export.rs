@@ -229,18 +229,18 @@ impl Run<'_> {
         };
         progress.stage("layers", c.layers as u64);
         (0..start).for_each(|_| progress.step());
-        for i in start..c.layers {
+        for (i, known) in facts.iter_mut().enumerate().skip(start) {
             let weights = self.checkpoint.layer(i)?;
-            if facts[i].is_some() {
+            if known.is_some() {
                 collect::advance(c, &weights, &mut residual, self.options.threads)?;
             } else {
                 let piece = self.layer(i, &weights, &mut residual)?;
                 self.partial
                     .store(&layer_file(i), i as u64, &piece.encode())?;
-                facts[i] = Some(piece.facts);
+                *known = Some(piece.facts);
             }
-            self.partial
-                .store(RESIDUAL, i as u64 + 1, &encode_residual(&residual))?;
+            let after = encode_residual(&residual);
+            self.partial.store(RESIDUAL, i as u64 + 1, &after)?;
             progress.step();
         }
         Ok(facts.into_iter().flatten().collect())

@@ -31,7 +31,10 @@ impl Hadamard {
     pub(crate) fn forward(&self, data: &mut [f64], inner: usize) {
         let mut scratch = Vec::new();
         let mut stride = self.block * inner;
-        assert!(stride > 0 && data.len() % stride == 0, "whole blocks");
+        assert!(
+            stride > 0 && data.len().is_multiple_of(stride),
+            "whole blocks"
+        );
         for (m, h) in &self.paley {
             stride /= m;
             scratch.resize(m * stride, 0.0);

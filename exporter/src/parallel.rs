@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn every_item_is_worked_once_for_any_thread_count() {
         for threads in [1, 2, 5, 64] {
-            let mut counts = vec![0u32; 37];
+            let mut counts = [0u32; 37];
             each(
                 NonZeroUsize::new(threads).unwrap(),
                 counts.iter_mut(),

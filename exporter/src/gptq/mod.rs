@@ -7,6 +7,7 @@
 //! `w_j - (1 / R_jj) sum over i < j of R_ij d_i`, which is GPTQ's update without an inverse. The same sums give the
 //! output error `d H d^T = |d R|^2`.
 
+use crate::linalg::vector::Vector;
 use crate::linalg::{Gram, LANES, NotPositiveDefinite, cholesky, dispatch, micro};
 use crate::parallel::each;
 use std::num::NonZeroUsize;
@@ -237,7 +238,7 @@ fn nearest(x: f64) -> f64 {
 }
 
 #[inline(always)]
-fn feedback_body<const MR: usize, const NR: usize>(tile: &mut Tile, f: &Factor) {
+fn feedback_body<V: Vector, const MR: usize, const NV: usize>(tile: &mut Tile, f: &Factor) {
     let k = f.k;
     for i0 in (0..k).step_by(BLOCK) {
         let i1 = k.min(i0 + BLOCK);
@@ -296,12 +297,12 @@ fn feedback_body<const MR: usize, const NR: usize>(tile: &mut Tile, f: &Factor) 
                 let base = s * k * LANES;
                 let from = base + i0 * LANES..base + i1 * LANES;
                 let to = base + j0 * LANES..base + (j0 + h) * LANES;
-                product::<MR, NR>(
+                product::<V, MR, NV>(
                     &mut tile.feedback[to.clone()],
                     (r, k),
                     &tile.d[from.clone()],
                 );
-                product::<MR, NR>(&mut tile.signal[to], (r, k), &tile.w[from]);
+                product::<V, MR, NV>(&mut tile.signal[to], (r, k), &tile.w[from]);
             }
         }
     }
@@ -309,27 +310,31 @@ fn feedback_body<const MR: usize, const NR: usize>(tile: &mut Tile, f: &Factor) 
 
 /// `out[j][lane] += sum over i of r[i][j] * x[i][lane]`.
 #[inline(always)]
-fn product<const MR: usize, const NR: usize>(out: &mut [f64], (r, k): (&[f64], usize), x: &[f64]) {
-    let terms = x.len() / LANES;
-    for n0 in (0..LANES).step_by(NR) {
-        let mut acc = [[0.0; NR]; MR];
+fn product<V: Vector, const MR: usize, const NV: usize>(
+    out: &mut [f64],
+    (r, k): (&[f64], usize),
+    x: &[f64],
+) {
+    let (terms, nr) = (x.len() / LANES, NV * V::WIDTH);
+    for n0 in (0..LANES).step_by(nr) {
+        let mut acc = [[0.0; LANES]; MR];
         for (a, o) in acc.iter_mut().zip(out.chunks(LANES)) {
-            a.copy_from_slice(&o[n0..n0 + NR]);
+            a[..nr].copy_from_slice(&o[n0..n0 + nr]);
         }
         if r.len() >= (terms - 1) * k + MR {
-            micro(&mut acc, (r, k), (&x[n0..], LANES), terms);
+            micro::<V, MR, NV>(&mut acc, (r, k), (&x[n0..], LANES), terms);
         } else {
             // The very end of R: too few values follow for a full register tile.
             for (i, xi) in x.chunks(LANES).enumerate() {
                 for (j, a) in acc.iter_mut().enumerate().take(out.len() / LANES) {
-                    for l in 0..NR {
+                    for l in 0..nr {
                         a[l] += r[i * k + j] * xi[n0 + l];
                     }
                 }
             }
         }
         for (a, o) in acc.iter().zip(out.chunks_mut(LANES)) {
-            o[n0..n0 + NR].copy_from_slice(a);
+            o[n0..n0 + nr].copy_from_slice(&a[..nr]);
         }
     }
 }

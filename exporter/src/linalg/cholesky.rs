@@ -1,6 +1,7 @@
 //! Blocked Cholesky factorisation.
 
 use super::tile::{LANES, dispatch, micro};
+use super::vector::Vector;
 use crate::parallel::each;
 use std::num::NonZeroUsize;
 
@@ -67,7 +68,7 @@ fn pack_rows(rows: &[f64], k: usize, p0: usize, out: &mut Vec<f64>) {
 
 /// Subtracts the finished columns from columns `p0..p1` of at most [`LANES`] rows.
 #[inline(always)]
-fn update_body<const MR: usize, const NR: usize>(
+fn update_body<V: Vector, const MR: usize, const NV: usize>(
     rows: &mut [f64],
     k: usize,
     p0: usize,
@@ -78,18 +79,18 @@ fn update_body<const MR: usize, const NR: usize>(
     if p0 == 0 {
         return;
     }
-    let height = rows.len() / k;
+    let (height, nr) = (rows.len() / k, NV * V::WIDTH);
     for (s, strip) in panel.chunks(LANES * p0).enumerate() {
         for i0 in (0..height).step_by(MR) {
-            for j0 in (0..LANES).step_by(NR) {
+            for j0 in (0..LANES).step_by(nr) {
                 let c0 = p0 + s * LANES + j0;
                 if c0 >= p1 {
                     continue;
                 }
-                let mut acc = [[0.0; NR]; MR];
-                micro(&mut acc, (&own[i0..], LANES), (&strip[j0..], LANES), p0);
+                let mut acc = [[0.0; LANES]; MR];
+                micro::<V, MR, NV>(&mut acc, (&own[i0..], LANES), (&strip[j0..], LANES), p0);
                 for r in 0..MR.min(height - i0) {
-                    let out = &mut rows[(i0 + r) * k + c0..][..NR.min(p1 - c0)];
+                    let out = &mut rows[(i0 + r) * k + c0..][..nr.min(p1 - c0)];
                     for (o, v) in out.iter_mut().zip(acc[r]) {
                         *o -= v;
                     }
@@ -161,6 +162,7 @@ fn solve(rows: &mut [f64], k: usize, p0: usize, p1: usize, diagonal: &[f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linalg::vector::Plain;
     use crate::test_support::uniform;
 
     fn spd(k: usize) -> Vec<f64> {
@@ -224,15 +226,15 @@ mod tests {
         let (mut packed, mut own) = (Vec::new(), Vec::new());
         pack_rows(panel, k, p0, &mut packed);
         pack_rows(rows, k, p0, &mut own);
-        let by = |body: fn(&mut [f64], usize, usize, usize, &[f64], &[f64])| {
+        type Update = fn(&mut [f64], usize, usize, usize, &[f64], &[f64]);
+        let by = |body: Update| {
             let mut out = rows.to_vec();
             body(&mut out, k, p0, p1, &own, &packed);
             out.into_iter().map(f64::to_bits).collect::<Vec<_>>()
         };
-        let expected = by(update_body::<1, 1>);
-        assert!(expected == by(update_body::<4, 4>));
-        assert!(expected == by(update_body::<4, 8>));
-        assert!(expected == by(update_body::<8, 16>));
+        let expected = by(update_body::<Plain, 1, 1>);
+        assert!(expected == by(update_body::<Plain, 4, 2>));
+        assert!(expected == by(update_body::<Plain, 8, 4>));
         assert!(expected == by(update));
     }
 }

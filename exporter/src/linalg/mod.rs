@@ -7,6 +7,7 @@
 mod cholesky;
 mod syrk;
 mod tile;
+pub(crate) mod vector;
 
 pub(crate) use cholesky::{NotPositiveDefinite, cholesky};
 pub(crate) use syrk::Gram;

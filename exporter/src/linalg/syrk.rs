@@ -1,6 +1,7 @@
 //! The Gram matrix `X^T X` of a stream of rows.
 
 use super::tile::{LANES, dispatch, micro};
+use super::vector::Vector;
 use crate::parallel::each;
 use std::num::NonZeroUsize;
 
@@ -84,30 +85,30 @@ fn pack(rows: &[f64], k: usize, c0: usize, strip: &mut [f64]) {
 
 /// Adds to rows `s * LANES ..` of the matrix, from the diagonal strip on.
 #[inline(always)]
-fn panel_body<const MR: usize, const NR: usize>(
+fn panel_body<V: Vector, const MR: usize, const NV: usize>(
     out: &mut [f64],
     k: usize,
     s: usize,
     packed: &[f64],
     t: usize,
 ) {
-    let height = out.len() / k;
+    let (height, nr) = (out.len() / k, NV * V::WIDTH);
     let strips = packed.len() / (LANES * t);
     let left = &packed[s * LANES * t..][..LANES * t];
     for sj in s..strips {
         let right = &packed[sj * LANES * t..][..LANES * t];
         for i0 in (0..height).step_by(MR) {
-            for j0 in (0..LANES).step_by(NR) {
+            for j0 in (0..LANES).step_by(nr) {
                 let c0 = sj * LANES + j0;
                 if c0 >= k {
                     continue;
                 }
-                let (h, w) = (MR.min(height - i0), NR.min(k - c0));
-                let mut acc = [[0.0; NR]; MR];
+                let (h, w) = (MR.min(height - i0), nr.min(k - c0));
+                let mut acc = [[0.0; LANES]; MR];
                 for r in 0..h {
                     acc[r][..w].copy_from_slice(&out[(i0 + r) * k + c0..][..w]);
                 }
-                micro(&mut acc, (&left[i0..], LANES), (&right[j0..], LANES), t);
+                micro::<V, MR, NV>(&mut acc, (&left[i0..], LANES), (&right[j0..], LANES), t);
                 for r in 0..h {
                     out[(i0 + r) * k + c0..][..w].copy_from_slice(&acc[r][..w]);
                 }
@@ -123,6 +124,7 @@ dispatch! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linalg::vector::Plain;
     use crate::test_support::uniform;
 
     #[test]
@@ -176,10 +178,9 @@ mod tests {
             let upper = |i: usize| out[i * k + i..(i + 1) * k].to_vec();
             (0..k).flat_map(upper).map(f64::to_bits).collect::<Vec<_>>()
         };
-        let expected = by(panel_body::<1, 1>);
-        assert!(expected == by(panel_body::<4, 4>));
-        assert!(expected == by(panel_body::<4, 8>));
-        assert!(expected == by(panel_body::<8, 16>));
+        let expected = by(panel_body::<Plain, 1, 1>);
+        assert!(expected == by(panel_body::<Plain, 4, 2>));
+        assert!(expected == by(panel_body::<Plain, 8, 4>));
         assert!(expected == by(panel));
     }
 }

@@ -1,34 +1,50 @@
 //! The one inner kernel, and its instantiation for the vector width of the machine.
 
+use super::vector::Vector;
+
 /// Width of a packed strip: columns of one strip are contiguous for each summation index.
 pub(crate) const LANES: usize = 16;
 
-/// `acc[i][j] += sum over t of a[t * ta + i] * b[t * tb + j]`, t ascending.
+/// `acc[i][j] += sum over t of a[t * ta + i] * b[t * tb + j]` for j below `NV * V::WIDTH`, t ascending.
 ///
 /// `a` and `b` are cut into rows of `ta` and `tb` values; the shorter of the two, and `terms`, bound t. The last row may be
-/// cut short after its first MR (NR) values.
+/// cut short after the values that are read.
 #[inline(always)]
-pub(crate) fn micro<const MR: usize, const NR: usize>(
-    acc: &mut [[f64; NR]; MR],
+pub(crate) fn micro<V: Vector, const MR: usize, const NV: usize>(
+    acc: &mut [[f64; LANES]; MR],
     (a, ta): (&[f64], usize),
     (b, tb): (&[f64], usize),
     terms: usize,
 ) {
-    let mut sum = *acc;
+    let mut sum = [[V::splat(0.0); NV]; MR];
+    for (s, row) in sum.iter_mut().zip(acc.iter()) {
+        for (v, s) in s.iter_mut().enumerate() {
+            *s = V::load(&row[v * V::WIDTH..]);
+        }
+    }
     for (ar, br) in a.chunks(ta).zip(b.chunks(tb)).take(terms) {
-        let (Some(ar), Some(br)) = (ar.first_chunk::<MR>(), br.first_chunk::<NR>()) else {
+        let (Some(ar), true) = (ar.first_chunk::<MR>(), br.len() >= NV * V::WIDTH) else {
             break;
         };
+        let mut right = [V::splat(0.0); NV];
+        for (v, r) in right.iter_mut().enumerate() {
+            *r = V::load(&br[v * V::WIDTH..]);
+        }
         for i in 0..MR {
-            for j in 0..NR {
-                sum[i][j] += ar[i] * br[j];
+            let left = V::splat(ar[i]);
+            for v in 0..NV {
+                sum[i][v] = sum[i][v].add(left.mul(right[v]));
             }
         }
     }
-    *acc = sum;
+    for (s, row) in sum.iter().zip(acc) {
+        for (v, s) in s.iter().enumerate() {
+            s.store(&mut row[v * V::WIDTH..]);
+        }
+    }
 }
 
-/// Defines a function that runs `$body::<MR, NR>` with the register tile that suits the machine.
+/// Defines a function that runs `$body::<V, MR, NV>` with the register tile that suits the machine.
 ///
 /// The body is `#[inline(always)]` and generic over the tile; each instantiation is compiled for its own vector
 /// extension. Tile sizes decide only which outputs are held in registers together.
@@ -38,13 +54,14 @@ macro_rules! dispatch {
         $vis fn $name($($arg: $ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
             {
+                use crate::linalg::vector::{Avx2, Avx512};
                 #[target_feature(enable = "avx512f")]
                 fn avx512($($arg: $ty),*) $(-> $ret)? {
-                    $body::<8, 16>($($arg),*)
+                    $body::<Avx512, 8, 2>($($arg),*)
                 }
                 #[target_feature(enable = "avx2")]
                 fn avx2($($arg: $ty),*) $(-> $ret)? {
-                    $body::<4, 8>($($arg),*)
+                    $body::<Avx2, 4, 2>($($arg),*)
                 }
                 if std::arch::is_x86_feature_detected!("avx512f") {
                     // SAFETY: the processor has avx512f, checked on the line above.
@@ -55,7 +72,7 @@ macro_rules! dispatch {
                     return unsafe { avx2($($arg),*) };
                 }
             }
-            $body::<4, 4>($($arg),*)
+            $body::<crate::linalg::vector::Plain, 4, 2>($($arg),*)
         }
     };
 }
@@ -64,32 +81,40 @@ pub(crate) use dispatch;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linalg::vector::Plain;
 
     fn value(seed: u64) -> f64 {
         let x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         (x >> 40) as f64 / 4096.0 - 2048.0
     }
 
-    #[test]
-    fn all_register_tiles_give_the_same_bits() {
-        // 16 x 16 outputs, 33 terms: every tile shape divides 16.
-        let a: Vec<f64> = (0..33 * 16).map(value).collect();
-        let b: Vec<f64> = (0..33 * 16).map(|i| value(i + 7777)).collect();
-        fn by<const MR: usize, const NR: usize>(a: &[f64], b: &[f64]) -> Vec<u64> {
-            let mut out = vec![0u64; 256];
-            for i in (0..16).step_by(MR) {
-                for j in (0..16).step_by(NR) {
-                    let mut acc = [[0.5; NR]; MR];
-                    micro(&mut acc, (&a[i..], 16), (&b[j..], 16), 33);
-                    for r in 0..MR {
-                        for c in 0..NR {
-                            out[(i + r) * 16 + j + c] = acc[r][c].to_bits();
-                        }
+    /// 16 x 16 outputs, 33 terms; every tile shape divides 16.
+    #[inline(always)]
+    fn all<V: Vector, const MR: usize, const NV: usize>(a: &[f64], b: &[f64]) -> Vec<u64> {
+        let mut out = vec![0u64; 256];
+        let nr = NV * V::WIDTH;
+        for i in (0..16).step_by(MR) {
+            for j in (0..16).step_by(nr) {
+                let mut acc = [[0.5; LANES]; MR];
+                micro::<V, MR, NV>(&mut acc, (&a[i..], 16), (&b[j..], 16), 33);
+                for (r, acc) in acc.iter().enumerate() {
+                    for c in 0..nr {
+                        out[(i + r) * 16 + j + c] = acc[c].to_bits();
                     }
                 }
             }
-            out
         }
+        out
+    }
+
+    dispatch! {
+        fn detected(a: &[f64], b: &[f64]) -> Vec<u64> = all
+    }
+
+    #[test]
+    fn all_register_tiles_give_the_same_bits() {
+        let a: Vec<f64> = (0..33 * 16).map(value).collect();
+        let b: Vec<f64> = (0..33 * 16).map(|i| value(i + 7777)).collect();
         let mut naive = vec![0u64; 256];
         for i in 0..16 {
             for j in 0..16 {
@@ -97,9 +122,9 @@ mod tests {
                 naive[i * 16 + j] = f64::to_bits(s);
             }
         }
-        assert_eq!(by::<1, 1>(&a, &b), naive);
-        assert_eq!(by::<4, 4>(&a, &b), naive);
-        assert_eq!(by::<4, 8>(&a, &b), naive);
-        assert_eq!(by::<8, 16>(&a, &b), naive);
+        assert_eq!(all::<Plain, 1, 1>(&a, &b), naive);
+        assert_eq!(all::<Plain, 4, 2>(&a, &b), naive);
+        assert_eq!(all::<Plain, 8, 4>(&a, &b), naive);
+        assert_eq!(detected(&a, &b), naive);
     }
 }
