@@ -4,14 +4,18 @@
 //!
 //! TEXT is a text file, or a JSON array of arrays of ids for a model without a tokenizer. Options: `threads` (2), `window` (256
 //! tokens), `windows` (4, evenly spaced over the text), `stress` (a seed: inject outliers first), `out` (keep the blob there),
-//! `skip` (1: export only).
+//! `blob` (compare this blob, export nothing), `skip` (1: export only).
 
 use exporter::{ExportOptions, calibration, export, stress};
 use float_engine::forward::{FloatModel, argmax};
 use float_engine::source::Checkpoint;
 use float_engine::tokenizer::Tokenizer;
+use int_engine::engine::{CpuEngine, Engine};
+use int_engine::kernels::Kernels;
+use int_engine::model::Model;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 type Failure = Box<dyn std::error::Error>;
@@ -75,30 +79,39 @@ fn main() -> Result<(), Failure> {
     };
     let threads_ = NonZeroUsize::new(threads).ok_or("threads must be at least 1")?;
     let options = ExportOptions::new(threads_, accepted.min(c.vocab as u32), calibration);
-    let keep = option("out").map(PathBuf::from);
-    let out = keep.clone().unwrap_or_else(|| {
-        std::env::temp_dir().join(format!("measure-{}.blob", std::process::id()))
-    });
-    let start = Instant::now();
-    let report = export(&checkpoint, &out, &options, &mut ())?;
-    println!("{}", report.to_text());
-    println!("export took {:.1} s", start.elapsed().as_secs_f64());
-    let bytes = std::fs::read(&out)?;
-    if keep.is_none() {
-        std::fs::remove_file(&out)?;
-    }
+    let bytes = match option("blob") {
+        Some(path) => std::fs::read(path)?,
+        None => {
+            let keep = option("out").map(PathBuf::from);
+            let temporary = format!("measure-{}.blob", std::process::id());
+            let out = keep
+                .clone()
+                .unwrap_or_else(|| std::env::temp_dir().join(temporary));
+            let start = Instant::now();
+            let report = export(&checkpoint, &out, &options, &mut ())?;
+            println!("{}", report.to_text());
+            println!("export took {:.1} s", start.elapsed().as_secs_f64());
+            let bytes = std::fs::read(&out)?;
+            if keep.is_none() {
+                std::fs::remove_file(&out)?;
+            }
+            bytes
+        }
+    };
     if number("skip", 0)? == 1 {
         return Ok(());
     }
-    let model = int_reference::Model::from_blob(&bytes).map_err(|e| format!("{e:?}"))?;
+    let model = Arc::new(Model::from_bytes(&bytes)?);
+    drop(bytes);
+    let engine = CpuEngine::new(model, Kernels::detect(), threads_);
     let float = FloatModel::load(&checkpoint)?;
     let (mut kl, mut same, mut n, mut predicted) = (0.0, 0usize, 0usize, 0usize);
     let (mut nll_float, mut nll_int) = (0.0, 0.0);
     for w in evaluation {
         let w: &[u32] = &w;
         let expected = float.logits(w, threads)?;
-        let got = model.all_logits(w).map_err(|e| format!("{e:?}"))?;
-        for (t, (e, g)) in expected.chunks(c.vocab).zip(&got).enumerate() {
+        engine.session()?.feed_all_logits(w, &mut |t, g| {
+            let e = &expected[t * c.vocab..][..c.vocab];
             let p = log_softmax(e.iter().map(|&v| f64::from(v)));
             let q = log_softmax(g.iter().map(|&v| f64::from(v) / 65536.0));
             kl += p
@@ -106,14 +119,14 @@ fn main() -> Result<(), Failure> {
                 .zip(&q)
                 .map(|(p, q)| p.exp() * (p - q))
                 .sum::<f64>();
-            same += usize::from(argmax(e) == model.argmax(g));
+            same += usize::from(argmax(e) == int_engine::engine::argmax(g));
             n += 1;
             if let Some(&next) = w.get(t + 1) {
                 nll_float -= p[next as usize];
                 nll_int -= q[next as usize];
                 predicted += 1;
             }
-        }
+        })?;
         let m = predicted.max(1) as f64;
         println!(
             "{n} positions: mean KL {:.5}, agreement {:.2} %, perplexity {:.4} float, {:.4} integer",
