@@ -2,6 +2,38 @@
 //!
 //! A [`Model`](model::Model) is made only by the blob [`Loader`](blob::Loader), which checks every range that the
 //! overflow proofs of the specification rest on. Nothing here reads a clock, a file or an environment variable.
+//!
+//! A node reads a blob from any source in pieces of any size, accepts it only if its commitment is the expected one,
+//! and generates:
+//!
+//! ```
+//! use int_engine::blob::{self, Loader};
+//! use int_engine::commitment;
+//! use int_engine::config::{Config, Dims};
+//! use int_engine::engine::{CpuEngine, Engine, generate};
+//! use int_engine::kernels::Kernels;
+//! use std::num::NonZeroUsize;
+//! use std::ops::ControlFlow;
+//! use std::sync::Arc;
+//!
+//! # let config = Config::new(Dims {
+//! #     hidden: 64, layers: 2, heads: 4, kv_heads: 2, head_dim: 16, intermediate: 96, vocab: 100, accepted_ids: 100,
+//! #     max_context: 32, qk_norm: true, tied: true, eps: 1, stop_ids: vec![],
+//! # })?;
+//! # let file = blob::sample(&config, 1);
+//! # let expected = commitment::commitment(&file);
+//! let mut loader = Loader::new().expect(expected);
+//! for piece in file.chunks(1 << 20) {
+//!     loader.push(piece)?;
+//! }
+//! let model = Arc::new(loader.finish()?);
+//!
+//! let engine = CpuEngine::new(model, Kernels::detect(), NonZeroUsize::MIN);
+//! let mut session = engine.session()?;
+//! let answer = generate(&mut *session, &[1, 2, 3], 8, &mut |_| ControlFlow::Continue(()))?;
+//! assert_eq!(answer.ids.len(), 8);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![deny(unsafe_code, clippy::float_arithmetic)]
 
