@@ -473,3 +473,36 @@ fn quantise_mat(m: &Mat, f: &Factor, threads: NonZeroUsize) -> Quantized {
         row.copy_from_slice(m.row(o))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibration::random_windows;
+    use crate::linalg::isa;
+
+    #[test]
+    fn every_vector_extension_gives_the_same_blob() {
+        let folder = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../models/golden/b_qwen3_untied_f32_sharded"
+        );
+        let checkpoint = Checkpoint::open(Path::new(folder)).unwrap();
+        let vocab = checkpoint.config().vocab;
+        let options = ExportOptions::new(
+            NonZeroUsize::MIN,
+            vocab as u32,
+            random_windows(1, vocab, 2, 48),
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("model.blob");
+        let mut first: Option<Vec<u8>> = None;
+        isa::test::with_each(|isa| {
+            export(&checkpoint, &out, &options, &mut ()).unwrap();
+            let blob = std::fs::read(&out).unwrap();
+            assert!(
+                first.get_or_insert_with(|| blob.clone()) == &blob,
+                "{isa:?}"
+            );
+        });
+    }
+}

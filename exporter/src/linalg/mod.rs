@@ -5,6 +5,7 @@
 //! the thread count changes a bit.
 
 mod cholesky;
+pub(crate) mod isa;
 mod syrk;
 mod tile;
 pub(crate) mod vector;

@@ -63,13 +63,12 @@ macro_rules! dispatch {
                 fn avx2($($arg: $ty),*) $(-> $ret)? {
                     $body::<Avx2, 4, 2>($($arg),*)
                 }
-                if std::arch::is_x86_feature_detected!("avx512f") {
-                    // SAFETY: the processor has avx512f, checked on the line above.
-                    return unsafe { avx512($($arg),*) };
-                }
-                if std::arch::is_x86_feature_detected!("avx2") {
-                    // SAFETY: the processor has avx2, checked on the line above.
-                    return unsafe { avx2($($arg),*) };
+                match crate::linalg::isa::choose() {
+                    // SAFETY: `choose` names only what the processor has.
+                    crate::linalg::isa::Isa::Avx512 => return unsafe { avx512($($arg),*) },
+                    // SAFETY: as above.
+                    crate::linalg::isa::Isa::Avx2 => return unsafe { avx2($($arg),*) },
+                    crate::linalg::isa::Isa::Plain => {}
                 }
             }
             $body::<crate::linalg::vector::Plain, 4, 2>($($arg),*)
@@ -125,6 +124,6 @@ mod tests {
         assert_eq!(all::<Plain, 1, 1>(&a, &b), naive);
         assert_eq!(all::<Plain, 4, 2>(&a, &b), naive);
         assert_eq!(all::<Plain, 8, 4>(&a, &b), naive);
-        assert_eq!(detected(&a, &b), naive);
+        crate::linalg::isa::test::with_each(|isa| assert_eq!(detected(&a, &b), naive, "{isa:?}"));
     }
 }
