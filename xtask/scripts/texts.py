@@ -2,7 +2,7 @@
 """Three kinds of English text for quality sweeps, from Debian packages. Usage: texts.py OUT_DIR
 
 prose.txt      essays               package anarchism       (An Anarchist FAQ, section B.1)
-technical.txt  a language tutorial  package python3.11-doc  (the Python tutorial)
+technical.txt  a language tutorial  package python3.X-doc   (the Python tutorial; X as python3-doc depends on)
 jargon.txt     a glossary           package jargon-text     (The Jargon File)
 
 None of them is part of the exporter's calibration text. Needs apt-get and dpkg-deb.
@@ -37,19 +37,30 @@ def read(path):
         return f.read()
 
 
+def python_doc():
+    """The documentation package of this release's Python; brings the package lists up to date if there are none."""
+    for attempt in range(2):
+        found = subprocess.run(['apt-cache', 'depends', 'python3-doc'], capture_output=True, text=True).stdout
+        names = re.findall(r'Depends: (python3\.\d+-doc)', found)
+        if names:
+            return names[0]
+        if attempt == 0:
+            subprocess.run(['apt-get', 'update', '-qq'], check=True)
+    sys.exit('apt knows no package python3-doc')
+
+
 def main(out):
     os.makedirs(out, exist_ok=True)
     with tempfile.TemporaryDirectory() as tmp:
         os.chmod(tmp, 0o755)
-        for package in ('anarchism', 'python3.11-doc', 'jargon-text'):
-            if subprocess.run(['apt-get', 'download', '-qq', package], cwd=tmp, stderr=subprocess.DEVNULL).returncode:
-                subprocess.run(['apt-get', 'update', '-qq'], check=True)
-                subprocess.run(['apt-get', 'download', '-qq', package], cwd=tmp, check=True)
+        for package in ('anarchism', python_doc(), 'jargon-text'):
+            subprocess.run(['apt-get', '-o', 'APT::Sandbox::User=root', 'download', '-qq', package], cwd=tmp, check=True)
             deb = glob.glob(os.path.join(tmp, package + '_*.deb'))[0]
             subprocess.run(['dpkg-deb', '-x', deb, os.path.join(tmp, 'root')], check=True)
         doc = os.path.join(tmp, 'root/usr/share/doc')
         prose = reflow(strip(read(os.path.join(doc, 'anarchism/html/secB1.html'))))
-        pages = [strip(read(os.path.join(doc, 'python3.11/html/tutorial', p + '.html')))[1500:-800]
+        tutorial = glob.glob(os.path.join(doc, 'python3.*/html/tutorial'))[0]
+        pages = [strip(read(os.path.join(tutorial, p + '.html')))[1500:-800]
                  for p in ('introduction', 'controlflow', 'datastructures', 'classes')]
         jargon = read(glob.glob(os.path.join(doc, 'jargon-text/jargon.txt*'))[0])
         for name, text in (('prose', prose[2000:]), ('technical', '\n\n'.join(pages)), ('jargon', jargon[400_000:])):

@@ -27,6 +27,8 @@ const GIB: f64 = (1u64 << 30) as f64;
 #[derive(Default)]
 struct Checks {
     rows: Vec<(String, String, String, bool)>,
+    /// One line of the table of quality for each model and text.
+    quality: Vec<String>,
 }
 
 impl Checks {
@@ -59,6 +61,13 @@ impl Checks {
     }
 
     fn finish(self) -> Result<()> {
+        println!(
+            "\n| model, text | predictions | perplexity float | integer | change | mean KL (nats) | top-1 agreement |"
+        );
+        println!("|---|---|---|---|---|---|---|");
+        for line in &self.quality {
+            println!("{line}");
+        }
         println!("\n| check | value | limit | |\n|---|---|---|---|");
         for (what, value, limit, ok) in &self.rows {
             println!(
@@ -77,16 +86,6 @@ struct Bench {
     blue: PathBuf,
     dir: PathBuf,
     checks: Checks,
-}
-
-/// Sums over several `blue eval` runs.
-#[derive(Default)]
-struct Quality {
-    tokens: f64,
-    nll_float: f64,
-    nll_int: f64,
-    kl: f64,
-    agree: f64,
 }
 
 fn number(value: &Value, key: &str) -> Result<f64> {
@@ -154,75 +153,50 @@ impl Bench {
         ])
     }
 
-    /// Evaluates `tokens` tokens of each kind of text; each kind is checked when `each`, else the total.
-    fn quality(
-        &mut self,
-        name: &str,
-        blob: &str,
-        source: &str,
-        tokens: usize,
-        each: bool,
-    ) -> Result<()> {
-        let mut total = Quality::default();
+    /// Evaluates `tokens` tokens of each kind of text against the limits.
+    fn quality(&mut self, name: &str, blob: &str, source: &str, tokens: usize) -> Result<()> {
         for kind in KINDS {
             let text = self.path(&format!("texts/{kind}.txt"));
             let max = tokens.to_string();
-            let result = self
-                .blue(&[
-                    "eval",
-                    &self.path(blob),
-                    "--against",
-                    source,
-                    "--text",
-                    &text,
-                    "--max-tokens",
-                    &max,
-                    "--json",
-                ])?
-                .json()?;
-            let count = number(&result, "tokens")?;
-            let one = Quality {
-                tokens: count,
-                nll_float: number(&result, "perplexity_float")?.ln() * count,
-                nll_int: number(&result, "perplexity_int")?.ln() * count,
-                kl: number(&result, "kl_mean")? * count,
-                agree: number(&result, "top1_agreement")? * count,
-            };
-            total.tokens += one.tokens;
-            total.nll_float += one.nll_float;
-            total.nll_int += one.nll_int;
-            total.kl += one.kl;
-            total.agree += one.agree;
-            let (float, int) = (one.nll_float / count, one.nll_int / count);
-            self.checks.note(
-                &format!("{name} {kind}: tokens, perplexity float, int"),
-                format!("{count}, {:.3}, {:.3}", float.exp(), int.exp()),
+            let blob = self.path(blob);
+            let args = [
+                "eval",
+                &blob,
+                "--against",
+                source,
+                "--text",
+                &text,
+                "--max-tokens",
+                &max,
+                "--json",
+            ];
+            let result = self.blue(&args)?.json()?;
+            let (float, int) = (
+                number(&result, "perplexity_float")?,
+                number(&result, "perplexity_int")?,
             );
-            if each {
-                self.check_quality(&format!("{name} {kind}"), &one);
-            }
+            let (kl, top1) = (
+                number(&result, "kl_mean")?,
+                number(&result, "top1_agreement")?,
+            );
+            let name = format!("{name}, {kind}");
+            self.checks.at_most(
+                &format!("{name}: perplexity ratio"),
+                int / float,
+                PERPLEXITY_LIMIT,
+            );
+            self.checks
+                .at_most(&format!("{name}: mean KL (nats)"), kl, KL_LIMIT);
+            self.checks
+                .at_least(&format!("{name}: top-1 agreement"), top1, TOP1_LIMIT);
+            self.checks.quality.push(format!(
+                "| {name} | {} | {float:.3} | {int:.3} | {:+.2} % | {kl:.4} | {:.2} % |",
+                result["tokens"],
+                100.0 * (int / float - 1.0),
+                100.0 * top1
+            ));
         }
-        self.check_quality(&format!("{name} all kinds"), &total);
         Ok(())
-    }
-
-    fn check_quality(&mut self, name: &str, q: &Quality) {
-        let ratio = ((q.nll_int - q.nll_float) / q.tokens).exp();
-        self.checks.at_most(
-            &format!("{name}: perplexity ratio"),
-            ratio,
-            PERPLEXITY_LIMIT,
-        );
-        self.checks.at_most(
-            &format!("{name}: mean KL (nats)"),
-            q.kl / q.tokens,
-            KL_LIMIT,
-        );
-        self.checks.at_least(
-            &format!("{name}: top-1 agreement"),
-            q.agree / q.tokens,
-            TOP1_LIMIT,
-        );
     }
 
     fn paris(&mut self, blob: &str) -> Result<()> {
@@ -272,7 +246,7 @@ impl Bench {
     }
 }
 
-/// The checks of [`full`] that fit CI: one export, 1,536 tokens of each kind of text, one thread's decode speed.
+/// The checks of [`full`] that fit CI: one export, quality on three kinds of text, one thread's decode speed.
 pub(crate) fn quick(options: &Options) -> Result<()> {
     let mut bench = Bench::new(options)?;
     let gguf = bench.fetch()?;
@@ -282,7 +256,7 @@ pub(crate) fn quick(options: &Options) -> Result<()> {
         exported.seconds,
         EXPORT_SECONDS,
     );
-    bench.quality("SmolLM2", "smollm2.blob", &gguf, 1536, false)?;
+    bench.quality("SmolLM2", "smollm2.blob", &gguf, 4608)?;
     bench.paris("smollm2.blob")?;
     bench.decode_speed("smollm2.blob")?;
     bench.checks.finish()
@@ -310,7 +284,7 @@ pub(crate) fn full(options: &Options) -> Result<()> {
         same,
     );
     fs::remove_file(bench.path("smollm2-1.blob"))?;
-    bench.quality("SmolLM2", "smollm2.blob", &gguf, 5120, true)?;
+    bench.quality("SmolLM2", "smollm2.blob", &gguf, 5120)?;
     bench.paris("smollm2.blob")?;
     bench.decode_speed("smollm2.blob")?;
 

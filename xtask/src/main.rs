@@ -1,5 +1,7 @@
 //! Repository tasks, run as `cargo xtask NAME`.
 
+#![deny(unsafe_code)]
+
 mod child;
 mod full;
 mod stress;

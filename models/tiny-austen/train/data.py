@@ -55,9 +55,9 @@ def character_vector(data):
 def novels():
     with tempfile.TemporaryDirectory() as tmp:
         os.chmod(tmp, 0o755)
-        if subprocess.run(['apt-get', 'download', '-qq', 'r-cran-janeaustenr'], cwd=tmp).returncode:
+        if subprocess.run(['apt-get', '-o', 'APT::Sandbox::User=root', 'download', '-qq', 'r-cran-janeaustenr'], cwd=tmp).returncode:
             subprocess.run(['apt-get', 'update', '-qq'], check=True)
-            subprocess.run(['apt-get', 'download', '-qq', 'r-cran-janeaustenr'], cwd=tmp, check=True)
+            subprocess.run(['apt-get', '-o', 'APT::Sandbox::User=root', 'download', '-qq', 'r-cran-janeaustenr'], cwd=tmp, check=True)
         subprocess.run(['dpkg-deb', '-x', glob.glob(tmp + '/*.deb')[0], tmp], check=True)
         with open(tmp + '/usr/lib/R/site-library/janeaustenr/data/Rdata.rdb', 'rb') as f:
             books = [b for b in map(character_vector, objects(f.read())) if b]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a Qwen3-architecture decoder of 2,066,624 parameters on the output of data.py.
 
-Usage: train.py DATA_DIR OUT_DIR [--steps N]      needs the PyPI packages torch, numpy and safetensors
+Usage: train.py DATA_DIR OUT_DIR [--steps N | --seconds N]      needs the PyPI packages torch, numpy and safetensors
 Writes OUT_DIR/model.safetensors (bf16), config.json and log.csv, and prints the held-out loss in nats per token.
 """
 import argparse
@@ -117,7 +117,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('data')
     parser.add_argument('out')
-    parser.add_argument('--steps', type=int, default=4553)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument('--steps', type=int, default=4553, help='steps; the cosine follows them')
+    length.add_argument('--seconds', type=float, help='stop by the clock; the cosine follows it')
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
     load = lambda name: torch.from_numpy(np.fromfile(os.path.join(args.data, name), '<u2').astype(np.int64))
@@ -133,8 +135,12 @@ def main():
     with open(os.path.join(args.out, 'log.csv'), 'w', newline='') as f:
         log = csv.writer(f)
         log.writerow(['step', 'seconds', 'tokens', 'lr', 'train_loss', 'held_loss'])
-        for step in range(1, args.steps + 1):
-            progress = (step - 1) / args.steps
+        step, last = 0, False
+        while not last:
+            step += 1
+            elapsed = time.time() - start
+            progress = min(1, elapsed / args.seconds) if args.seconds else (step - 1) / args.steps
+            last = progress >= 1 if args.seconds else step == args.steps
             rate = PEAK_RATE * min(1, step / WARM_UP) * (FLOOR + (1 - FLOOR) * (1 + math.cos(math.pi * progress)) / 2)
             for group in optimizer.param_groups:
                 group['lr'] = rate
@@ -144,8 +150,8 @@ def main():
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             average = loss.item() if average is None else 0.98 * average + 0.02 * loss.item()
-            if step % 50 == 0 or step == args.steps:
-                held = f'{held_out(model, heldout):.4f}' if step % 500 == 0 or step == args.steps else ''
+            if step % 50 == 0 or last:
+                held = f'{held_out(model, heldout):.4f}' if step % 500 == 0 or last else ''
                 row = [step, f'{time.time() - start:.1f}', step * BATCH * SEQUENCE, f'{rate:.6f}', f'{average:.4f}', held]
                 log.writerow(row)
                 f.flush()
