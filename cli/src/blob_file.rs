@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use int_engine::blob::{BlobError, Header, Loader, MAX_MANIFEST_LEN, RECORD_LEN};
+use int_engine::blob::{Header, LoadError, Loader, MAX_MANIFEST_LEN, RECORD_LEN};
 use int_engine::model::Model;
 
 use crate::failure::{Code, Context, Failure, Outcome};
@@ -47,7 +47,14 @@ pub(crate) fn load(
     code: Code,
     progress: Progress,
 ) -> Outcome<Model> {
-    let refused = |e: BlobError| {
+    let refused = |e: LoadError| {
+        let e = match e {
+            LoadError::Blob(e) => e,
+            LoadError::Fault(e) => {
+                let said = format!("cannot load {}", path.display());
+                return Failure::new(Code::Runtime, anyhow::Error::new(e).context(said));
+            }
+        };
         let said = if code == Code::Mismatch {
             "is not the blob of this commitment"
         } else {

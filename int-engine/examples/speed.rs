@@ -2,15 +2,18 @@
 //!
 //! `cargo run --release -p int-engine --example speed [backend] [threads] [prompt tokens] [new tokens]`
 
+#[path = "../tests/sample/mod.rs"]
+mod sample;
+
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Instant;
 
-use int_engine::blob::sample;
 use int_engine::config::{Config, Dims};
 use int_engine::engine::{CpuEngine, Engine, logits_digest};
 use int_engine::kernels::Kernels;
 use int_engine::model::Model;
+use sample::sample;
 
 /// Layers' weights, each used once a prefilled token.
 const LAYER_WEIGHTS: f64 =

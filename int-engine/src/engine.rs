@@ -136,7 +136,7 @@ pub enum Finish {
     Interrupted,
 }
 
-/// The result of [`generate`].
+/// The result of [`generate`] or [`continue_greedy`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Generation {
     /// The generated ids, a stop id included.
@@ -182,6 +182,38 @@ pub fn generate(
 ) -> Result<Generation, Error> {
     session.reset();
     check_tokens(session.config(), 0, prompt)?;
+    if max_new == 0 {
+        return Ok(Generation {
+            ids: Vec::new(),
+            finish: Finish::Length,
+        });
+    }
+    session.feed(prompt)?;
+    continue_greedy(session, max_new, on_token)
+}
+
+/// Greedy generation after the tokens that `session` already holds: spec 3.5 with these tokens as the prompt.
+///
+/// For a session that was fed a prompt, in any chunks, the result is that of [`generate`] with the prompt. Afterwards
+/// the session holds the prompt and all generated ids but the last, whose successor was not asked for: a further turn
+/// of a conversation feeds the last id and then its own tokens.
+///
+/// # Errors
+/// [`Halt::EmptyPrompt`] when the session holds no token, or a [`Fault`]. The tokens that the session holds were
+/// checked when they were fed.
+///
+/// # Panics
+/// When `max_new` is not 0, the context is not full, and the session's last change was no feed but a
+/// [`Session::truncate`]: the next id follows from logits that are gone.
+pub fn continue_greedy(
+    session: &mut dyn Session,
+    max_new: usize,
+    on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
+) -> Result<Generation, Error> {
+    let prompt_len = session.position();
+    if prompt_len == 0 {
+        return Err(Halt::EmptyPrompt.into());
+    }
     let max_context = session.config().max_context();
     let mut ids = Vec::new();
     if max_new == 0 {
@@ -190,14 +222,11 @@ pub fn generate(
             finish: Finish::Length,
         });
     }
-    session.feed(prompt)?;
     let finish = loop {
-        if prompt.len() + ids.len() == max_context {
+        if prompt_len + ids.len() == max_context {
             break Finish::Context;
         }
-        let Some(id) = session.greedy() else {
-            return Err(Fault::Device("no logits after a feed".into()).into());
-        };
+        let id = session.greedy().expect("a fed session has logits");
         ids.push(id);
         let flow = on_token(id);
         if session.config().stop_ids().contains(&id) {
@@ -209,7 +238,7 @@ pub fn generate(
         if flow.is_break() {
             break Finish::Interrupted;
         }
-        if prompt.len() + ids.len() < max_context {
+        if prompt_len + ids.len() < max_context {
             session.feed(&[id])?;
         }
     };

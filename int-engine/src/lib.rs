@@ -7,7 +7,7 @@
 //! and generates:
 //!
 //! ```
-//! use int_engine::blob::{self, Loader};
+//! use int_engine::blob::Loader;
 //! use int_engine::commitment;
 //! use int_engine::config::{Config, Dims};
 //! use int_engine::engine::{CpuEngine, Engine, generate};
@@ -16,11 +16,12 @@
 //! use std::ops::ControlFlow;
 //! use std::sync::Arc;
 //!
+//! # mod sample { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sample/mod.rs")); }
 //! # let config = Config::new(Dims {
 //! #     hidden: 64, layers: 2, heads: 4, kv_heads: 2, head_dim: 16, intermediate: 96, vocab: 100, accepted_ids: 100,
 //! #     max_context: 32, qk_norm: true, tied: true, eps: 1, stop_ids: vec![],
 //! # })?;
-//! # let file = blob::sample(&config, 1);
+//! # let file = sample::sample(&config, 1);
 //! # let expected = commitment::commitment(&file);
 //! let mut loader = Loader::new().expect(expected);
 //! for piece in file.chunks(1 << 20) {
@@ -45,7 +46,7 @@ pub mod halt;
 pub mod kernels;
 pub mod model;
 pub mod ops;
-pub mod pool;
+mod pool;
 mod session;
 pub mod tables;
 pub mod toy;

@@ -17,7 +17,7 @@ type Task<'a> = &'a (dyn Fn(usize) + Sync);
 
 /// A fixed set of persistent workers.
 #[derive(Debug)]
-pub struct Pool {
+pub(crate) struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     /// One job at a time.
@@ -38,7 +38,7 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
-    /// Changes with every job, so that idle workers can poll without the lock.
+    /// Changes with every job, under the lock; read without it by idle workers that poll.
     epoch: AtomicUsize,
     /// The next part to claim.
     next: AtomicUsize,
@@ -65,7 +65,7 @@ impl Pool {
     ///
     /// Fewer when the system refuses to start one; results do not depend on it.
     #[must_use]
-    pub fn new(threads: NonZeroUsize) -> Self {
+    pub(crate) fn new(threads: NonZeroUsize) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 job: None,
@@ -95,7 +95,7 @@ impl Pool {
 
     /// Threads that take part in a job, the caller included.
     #[must_use]
-    pub fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
@@ -103,7 +103,7 @@ impl Pool {
     ///
     /// # Panics
     /// If `len` is 0 or a call panics. A call must not use the pool itself.
-    pub fn chunks_mut<T: Send>(
+    pub(crate) fn chunks_mut<T: Send>(
         &self,
         data: &mut [T],
         len: usize,
@@ -128,9 +128,7 @@ impl Pool {
         let task: Task<'static> = unsafe { std::mem::transmute::<Task<'_>, Task<'static>>(task) };
         let shared = &*self.shared;
         shared.next.store(0, Ordering::Relaxed);
-        lock(&shared.state).job = Some(Job { task, parts });
-        shared.epoch.fetch_add(1, Ordering::Release);
-        shared.wake.notify_all();
+        shared.publish(|state| state.job = Some(Job { task, parts }));
         let outcome = catch_unwind(AssertUnwindSafe(|| shared.claim(task, parts)));
         lock(&shared.state).job = None;
         let mut spins = 0;
@@ -167,6 +165,16 @@ impl Shared {
         }
     }
 
+    /// Changes the state and wakes every worker. The epoch moves under the lock: a worker that found the old one
+    /// holds the lock until it waits, so no notification falls between its look and its wait.
+    fn publish(&self, change: impl FnOnce(&mut State)) {
+        let mut state = lock(&self.state);
+        change(&mut state);
+        self.epoch.fetch_add(1, Ordering::Release);
+        drop(state);
+        self.wake.notify_all();
+    }
+
     fn work(&self) {
         let mut seen = 0;
         loop {
@@ -201,9 +209,7 @@ impl Shared {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        lock(&self.shared.state).stop = true;
-        self.shared.epoch.fetch_add(1, Ordering::Release);
-        self.shared.wake.notify_all();
+        self.shared.publish(|state| state.stop = true);
         for worker in self.workers.drain(..) {
             // A worker catches the panics of its tasks, so there is nothing to learn from the result.
             let _ = worker.join();
@@ -255,6 +261,27 @@ mod tests {
                 });
             }
         });
+    }
+
+    /// Both parts of a job are done only when both threads are in it, so one lost wake-up fails the test.
+    #[test]
+    fn every_job_wakes_a_sleeping_worker() {
+        let pool = pool(2);
+        for round in 0..30_000u32 {
+            // Pauses around the time at which the worker stops polling and goes to sleep.
+            for _ in 0..round % (4 * SPINS as u32) {
+                std::hint::spin_loop();
+            }
+            let inside = AtomicUsize::new(0);
+            pool.chunks_mut(&mut [(); 2], 1, |_, _| {
+                inside.fetch_add(1, Ordering::Relaxed);
+                let start = std::time::Instant::now();
+                while inside.load(Ordering::Relaxed) < 2 {
+                    assert!(start.elapsed().as_secs() < 20, "round {round}: alone");
+                    std::thread::yield_now();
+                }
+            });
+        }
     }
 
     #[test]

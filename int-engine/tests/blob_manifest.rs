@@ -1,11 +1,15 @@
 //! The manifest has one form, and hostile declarations cost nothing.
 
+mod sample;
+
 use int_engine::blob::{
-    BlobError, Entry, Header, Loader, RECORD_LEN, Record, WriteError, Writer, sample,
+    BlobError, Entry, Header, LoadError, Loader, RECORD_LEN, Record, WriteError, Writer,
 };
 use int_engine::config::{Config, Dims};
+use int_engine::halt::Fault;
 use int_engine::model::Model;
 use proptest::prelude::*;
+use sample::sample;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -259,9 +263,11 @@ fn a_prefix_is_enough_for_the_header() {
 thread_local! {
     /// Bytes held by this thread, and the most it held, since the last reset.
     static HELD: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
+    /// The largest allocation that this thread gets.
+    static LARGEST: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Counts what each thread allocates.
+/// Counts what each thread allocates, and refuses what is beyond its limit.
 struct Counting;
 
 fn count(delta: isize) {
@@ -271,9 +277,13 @@ fn count(delta: isize) {
     });
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches no allocated memory.
+// SAFETY: every call goes to the system's allocator unchanged or reports a refusal; counting touches no allocated
+// memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if LARGEST.try_with(|largest| layout.size() > largest.get()) == Ok(true) {
+            return std::ptr::null_mut();
+        }
         count(layout.size() as isize);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
@@ -320,7 +330,7 @@ fn a_declared_size_allocates_nothing() {
         found: bytes.len() as u64,
     };
     let (result, peak) = peak(|| Model::from_bytes(&bytes));
-    assert_eq!(result.unwrap_err(), expected);
+    assert_eq!(result.unwrap_err(), expected.into());
     // The directory of 5,896 names, the manifest, twice the bytes that came.
     assert!(peak < 4 << 20, "{peak} bytes");
 }
@@ -345,6 +355,32 @@ fn a_loaded_model_takes_its_size() {
     assert_eq!(model.embed().weight.capacity(), model.embed().weight.len());
     // A tensor may be held twice while it grows.
     assert!(whole < 2 * blob.len(), "{whole} of {}", blob.len());
+}
+
+#[test]
+fn a_machine_without_memory_says_nothing_about_the_blob() {
+    let config = Config::new(Dims {
+        hidden: 512,
+        vocab: 2000,
+        ..dims()
+    })
+    .unwrap();
+    let blob = sample(&config, 1);
+    let mut loader = Loader::new();
+    // The embedding table has 1,024,000 bytes.
+    LARGEST.set(700_000);
+    let pushed = blob.chunks(65536).try_for_each(|piece| loader.push(piece));
+    let again = loader.push(&[]);
+    let finished = loader.finish();
+    LARGEST.set(usize::MAX);
+    let fault = Fault::OutOfMemory {
+        bytes: 1_024_000,
+        what: "a tensor of the model",
+    };
+    assert_eq!(pushed, Err(LoadError::Fault(fault)));
+    assert_eq!(again, pushed);
+    assert_eq!(finished.err(), pushed.err());
+    assert!(Model::from_bytes(&blob).is_ok());
 }
 
 proptest! {

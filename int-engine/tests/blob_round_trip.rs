@@ -1,9 +1,12 @@
 //! Writing and loading agree, whatever the sizes of the pieces.
 
-use int_engine::blob::{Header, Loader, Writer, sample};
+mod sample;
+
+use int_engine::blob::{Header, Loader, Writer};
 use int_engine::commitment::commitment;
 use int_engine::config::{Config, Dims};
 use int_engine::model::{Model, pre_shift};
+use sample::sample;
 
 fn dims(qk_norm: bool, tied: bool) -> Dims {
     Dims {

@@ -1,8 +1,11 @@
 //! The writer takes each tensor once, in order, whole and within its ranges.
 
-use int_engine::blob::{BlobError, Header, WriteError, Writer, sample};
+mod sample;
+
+use int_engine::blob::{BlobError, Header, WriteError, Writer};
 use int_engine::commitment::{commitment, verify_chunk};
 use int_engine::config::{Config, Dims};
+use sample::sample;
 use std::io::{self, Write};
 
 fn config() -> Config {

@@ -1,15 +1,19 @@
 //! Sessions: the same logits for every backend, thread count and chunking, and the contract of each call.
 
+mod sample;
+
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use int_engine::blob::sample;
 use int_engine::config::{Config, Dims};
-use int_engine::engine::{CpuEngine, Engine, Finish, Session, argmax, generate, logits_digest};
+use int_engine::engine::{
+    CpuEngine, Engine, Finish, Session, argmax, continue_greedy, generate, logits_digest,
+};
 use int_engine::halt::{Error, Halt};
 use int_engine::kernels::Kernels;
 use int_engine::model::Model;
+use sample::sample;
 
 fn dims() -> Dims {
     Dims {
@@ -303,6 +307,95 @@ fn generation_ends_as_specified() {
         accepted: 120,
     };
     assert_eq!(run(dims(), &[5, 120], 0, 99), Err(Error::Halt(refused)));
+}
+
+#[test]
+fn a_fed_session_continues_like_generate() {
+    let free = {
+        let model = model(dims());
+        let mut session = engine(&model, Kernels::scalar(), 1).session().unwrap();
+        let go_on = &mut |_| ControlFlow::Continue(());
+        generate(&mut *session, &[5, 9, 7], 8, go_on).unwrap().ids
+    };
+    for (max_context, stop_ids) in [
+        (300, vec![]),
+        (300, vec![free[3]]),
+        (6, vec![]),
+        (3, vec![]),
+    ] {
+        let model = model(Dims {
+            max_context,
+            stop_ids,
+            ..dims()
+        });
+        let engine = engine(&model, Kernels::detect(), 2);
+        for max_new in [0, 1, 3, 4, 8] {
+            for stop_after in [2, 99] {
+                let run = |f: &mut dyn FnMut(&mut dyn FnMut(u32) -> ControlFlow<()>)| {
+                    let mut left = stop_after;
+                    f(&mut |_| {
+                        left -= 1;
+                        if left == 0 {
+                            ControlFlow::Break(())
+                        } else {
+                            ControlFlow::Continue(())
+                        }
+                    });
+                };
+                let mut session = engine.session().unwrap();
+                let mut want = None;
+                run(&mut |on_token| {
+                    want = generate(&mut *session, &[5, 9, 7], max_new, on_token).ok();
+                });
+                let want = want.unwrap();
+                // The prompt in chunks, and after a longer conversation that was cut.
+                for cut in [0, 2] {
+                    session.truncate(cut);
+                    for id in &[5, 9, 7][cut..] {
+                        session.feed(&[*id]).unwrap();
+                    }
+                    let mut got = None;
+                    run(&mut |on_token| {
+                        got = continue_greedy(&mut *session, max_new, on_token).ok();
+                    });
+                    let got = got.unwrap();
+                    assert_eq!(got, want, "{max_context} {max_new} {stop_after}");
+                    // All but the last id are in the session.
+                    let fed = got.ids.len().saturating_sub(1);
+                    assert_eq!(session.position(), 3 + fed);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_next_turn_of_a_conversation_needs_no_second_prefill() {
+    let model = model(dims());
+    let engine = engine(&model, Kernels::detect(), 1);
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let mut session = engine.session().unwrap();
+    assert_eq!(
+        continue_greedy(&mut *session, 4, go_on),
+        Err(Error::Halt(Halt::EmptyPrompt))
+    );
+    session.feed(&[5, 9]).unwrap();
+    let first = continue_greedy(&mut *session, 4, go_on).unwrap().ids;
+    session.feed(&[first[3], 17, 3]).unwrap();
+    let second = continue_greedy(&mut *session, 4, go_on).unwrap();
+    let mut fresh = engine.session().unwrap();
+    let whole = [&[5, 9][..], &first, &[17, 3]].concat();
+    assert_eq!(generate(&mut *fresh, &whole, 4, go_on), Ok(second));
+}
+
+#[test]
+#[should_panic(expected = "a fed session has logits")]
+fn a_cut_session_is_fed_before_it_continues() {
+    let model = model(dims());
+    let mut session = engine(&model, Kernels::scalar(), 1).session().unwrap();
+    session.feed(&[5, 9]).unwrap();
+    session.truncate(1);
+    let _ = continue_greedy(&mut *session, 1, &mut |_| ControlFlow::Continue(()));
 }
 
 #[test]

@@ -31,12 +31,12 @@ pub(super) struct Checker {
 
 impl Checker {
     /// Checks the next bytes of `entry` and gives them to `store` in pieces of whole elements.
-    pub(super) fn feed(
+    pub(super) fn feed<E: From<BlobError>>(
         &mut self,
         entry: &Entry,
         mut bytes: &[u8],
-        mut store: impl FnMut(&[u8]) -> Result<(), BlobError>,
-    ) -> Result<(), BlobError> {
+        mut store: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let size = entry.dtype.size();
         if !self.carry.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(size - self.carry.len()));

@@ -1,6 +1,7 @@
 //! A tensor that grows as its bytes arrive.
 
-use super::{BlobError, Dtype, Entry};
+use super::{Dtype, Entry};
+use crate::halt::Fault;
 use std::collections::TryReserveError;
 
 /// Elements that the first allocation of a tensor may hold before any more have arrived.
@@ -25,11 +26,11 @@ impl Column {
     }
 
     /// Appends whole elements.
-    pub(super) fn push(&mut self, entry: &Entry, bytes: &[u8]) -> Result<(), BlobError> {
+    pub(super) fn push(&mut self, entry: &Entry, bytes: &[u8]) -> Result<(), Fault> {
         let elements = entry.elements();
-        let no_memory = || BlobError::OutOfMemory {
-            tensor: entry.name.clone(),
-            elements,
+        let no_memory = || Fault::OutOfMemory {
+            bytes: usize::try_from(entry.length).unwrap_or(usize::MAX),
+            what: "a tensor of the model",
         };
         let total = usize::try_from(elements).map_err(|_| no_memory())?;
         match self {

@@ -2,8 +2,9 @@
 
 use crate::commitment::Commitment;
 use crate::config::ConfigError;
+use crate::halt::Fault;
 
-/// Why a byte string is not a blob (spec 4).
+/// Why a byte string is not a blob (spec 4): the same verdict on every machine.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BlobError {
     /// The file does not start with the magic bytes.
@@ -207,14 +208,6 @@ pub enum BlobError {
         /// The declared length.
         expected: u64,
     },
-    /// The host has no memory for a tensor. Unlike the other variants, this says nothing about the blob.
-    #[error("no memory for {tensor}: {elements} elements")]
-    OutOfMemory {
-        /// Name of the tensor.
-        tensor: String,
-        /// Elements of the tensor.
-        elements: u64,
-    },
     /// A valid blob, but not the expected one.
     #[error("the commitment is {found}, expected {expected}")]
     CommitmentMismatch {
@@ -223,4 +216,15 @@ pub enum BlobError {
         /// The commitment of the bytes given.
         found: Commitment,
     },
+}
+
+/// Why a load gave no model.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The bytes are refused, on every machine.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// This machine failed, which says nothing about the bytes.
+    #[error(transparent)]
+    Fault(#[from] Fault),
 }

@@ -73,7 +73,7 @@ impl Header {
     /// spec 4.1 to 4.3 that fails.
     pub fn parse(prefix: &[u8]) -> Result<Self, BlobError> {
         let (record, entries) = plan(prefix)?;
-        let expected = record.prefix_len();
+        let expected = prefix_len(record.manifest_len);
         let manifest = usize::try_from(expected)
             .ok()
             .and_then(|end| prefix.get(RECORD_LEN..end));
@@ -110,7 +110,7 @@ impl Header {
     /// Length of record and manifest.
     #[must_use]
     pub fn prefix_len(&self) -> u64 {
-        RECORD_LEN as u64 + u64::from(self.manifest_len)
+        prefix_len(self.manifest_len)
     }
 
     /// Record and manifest as they stand in the file.
@@ -128,11 +128,8 @@ impl Header {
     }
 }
 
-impl Record {
-    /// Length of record and manifest.
-    pub(super) fn prefix_len(&self) -> u64 {
-        RECORD_LEN as u64 + u64::from(self.manifest_len)
-    }
+fn prefix_len(manifest_len: u32) -> u64 {
+    RECORD_LEN as u64 + u64::from(manifest_len)
 }
 
 /// Reads the record and derives the directory; checks that both imply the same length of the file.

@@ -3,7 +3,7 @@
 use super::check::Checker;
 use super::column::Column;
 use super::header::plan;
-use super::{BlobError, Entry, Header, RECORD_LEN, Record};
+use super::{BlobError, Entry, Header, LoadError, RECORD_LEN, Record};
 use crate::commitment::{Commitment, Hasher};
 use crate::config::Config;
 use crate::model::{Embedding, Head, Layer, Linear, Model};
@@ -11,15 +11,16 @@ use crate::model::{Embedding, Head, Layer, Linear, Model};
 /// Bytes that are hashed, checked and stored at a time, while they are in the cache.
 const PIECE: usize = 1 << 18;
 
-/// Reads a blob that arrives in pieces of any size. Each byte is hashed once, checked once and copied once, to its
-/// place in the model. Memory grows with the bytes that have arrived, never with a declared size alone.
+/// Reads a blob that arrives in pieces of any size. Each byte is hashed once and checked once while it is in the cache.
+/// Memory grows with the bytes that have arrived, never with a declared size alone: a tensor's allocation doubles until
+/// it has the tensor's size, so while it grows its elements are moved, and for a moment held twice.
 pub struct Loader {
     hasher: Hasher,
     /// Bytes taken so far.
     at: u64,
     stage: Stage,
     expected: Option<Commitment>,
-    failed: Option<BlobError>,
+    failed: Option<LoadError>,
 }
 
 enum Stage {
@@ -79,8 +80,9 @@ impl Loader {
     /// Takes the next bytes of the file.
     ///
     /// # Errors
-    /// The first rule of spec 4 that the bytes so far break. After an error every further call returns it again.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
+    /// [`LoadError::Blob`]: the first rule of spec 4 that the bytes so far break. [`LoadError::Fault`]: this machine has
+    /// no memory for the next bytes. After an error every further call returns it again.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -93,7 +95,7 @@ impl Loader {
         Ok(())
     }
 
-    fn take(&mut self, mut bytes: &[u8]) -> Result<(), BlobError> {
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), LoadError> {
         self.hasher.update(bytes);
         while !bytes.is_empty() {
             let taken = match &mut self.stage {
@@ -154,7 +156,7 @@ impl Loader {
     /// # Errors
     /// The error of an earlier [`Loader::push`]; [`BlobError::Truncated`]; [`BlobError::CommitmentMismatch`] when
     /// [`Loader::expect`] asked for another blob.
-    pub fn finish(self) -> Result<Model, BlobError> {
+    pub fn finish(self) -> Result<Model, LoadError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -167,20 +169,23 @@ impl Loader {
             return Err(BlobError::Truncated {
                 expected,
                 found: self.at,
-            });
+            }
+            .into());
         };
         if self.at < expected {
             return Err(BlobError::Truncated {
                 expected,
                 found: self.at,
-            });
+            }
+            .into());
         }
         let commitment = self.hasher.finish().commitment();
         if let Some(expected) = self.expected.filter(|&expected| expected != commitment) {
             return Err(BlobError::CommitmentMismatch {
                 expected,
                 found: commitment,
-            });
+            }
+            .into());
         }
         Ok(tensors.build(commitment))
     }
@@ -195,11 +200,12 @@ fn fill(buffer: &mut Vec<u8>, len: usize, bytes: &[u8]) -> usize {
 
 impl Tensors {
     /// Takes bytes at position `at` of the file, up to the end of a gap or tensor; returns how many.
-    fn take(&mut self, at: u64, bytes: &[u8]) -> Result<usize, BlobError> {
+    fn take(&mut self, at: u64, bytes: &[u8]) -> Result<usize, LoadError> {
         let Some(entry) = self.header.entries.get(self.current) else {
             return Err(BlobError::TrailingBytes {
                 expected: self.header.total_len,
-            });
+            }
+            .into());
         };
         let available = bytes.len() as u64;
         if at < entry.offset {
@@ -209,7 +215,8 @@ impl Tensors {
                     tensor: entry.name.clone(),
                     offset: at + i as u64,
                     found: gap[i],
-                });
+                }
+                .into());
             }
             return Ok(gap.len());
         }
@@ -219,8 +226,9 @@ impl Tensors {
         let left = entry.offset + entry.length - at;
         let part = &bytes[..available.min(left) as usize];
         let column = &mut self.columns[self.current];
-        self.checker
-            .feed(entry, part, |elements| column.push(entry, elements))?;
+        self.checker.feed(entry, part, |elements| {
+            Ok::<_, LoadError>(column.push(entry, elements)?)
+        })?;
         if part.len() as u64 == left {
             self.checker.close(entry)?;
             self.current += 1;
@@ -333,7 +341,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`Loader::push`] and [`Loader::finish`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, BlobError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, LoadError> {
         let mut loader = Loader::new();
         loader.push(bytes)?;
         loader.finish()

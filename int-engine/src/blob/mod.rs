@@ -11,15 +11,13 @@ mod error;
 mod header;
 mod loader;
 mod record;
-mod sample;
 mod writer;
 
 pub use directory::{Dtype, Entry};
-pub use error::BlobError;
+pub use error::{BlobError, LoadError};
 pub use header::Header;
 pub use loader::Loader;
 pub use record::Record;
-pub use sample::sample;
 pub use writer::{WriteError, Writer};
 
 /// Bytes of the record.

@@ -162,7 +162,7 @@ impl<W: Write> Writer<W> {
                     found,
                 });
             }
-            w.checker.feed(entry, bytes, |_| Ok(()))?;
+            w.checker.feed(entry, bytes, |_| Ok::<_, WriteError>(()))?;
             w.given = Some(found);
             if found == entry.length {
                 w.checker.close(entry)?;

@@ -94,7 +94,7 @@ impl Kernels {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BackendError {
     /// No backend has the name.
-    #[error("backend `{0}` is unknown, must be one of scalar, avx2")]
+    #[error("backend `{0}` is unknown, must be one of {names}", names = Kernels::all().map(|(name, _)| name).join(", "))]
     Unknown(String),
     /// The backend exists, but not on this CPU or target.
     #[error("backend `{0}` needs instructions that this machine lacks")]

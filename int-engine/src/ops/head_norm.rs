@@ -18,7 +18,7 @@ pub fn head_norm(x: &mut [i32], gain: &[i32]) {
     let rr = ((1u64 << 61) / u64::from(r)) as i64;
     for (x, &g) in x.iter_mut().zip(gain) {
         let v = rdbpot(i64::from(*x), sh);
-        // |v << up| <= r < 2^31, so the product is at most 2^62 and |t| <= 2^30.
+        // |v << up| <= r and r * rr <= 2^61, so |t| <= 2^30.
         let t = rdbpot((v << up) * rr, 31);
         *x = sat(rdbpot(t * i64::from(g), 45), I16);
     }

@@ -239,7 +239,7 @@ impl Lane {
         {
             let h = &mut self.h[..ff];
             let m = (plan.kernels.swiglu)(gate, up, h);
-            // |h| <= 2^52, so c <= 53 and the narrowed values leave room for the rotation.
+            // |h| <= 2^52 and the headroom is at least 14, so c <= 39; the narrowed values leave room for the rotation.
             let c = bit_length_64(m).saturating_sub(plan.mlp_hadamard.headroom());
             (plan.kernels.narrow)(h, c, gate);
             plan.mlp_hadamard

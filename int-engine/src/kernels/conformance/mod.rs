@@ -1,11 +1,21 @@
-//! One suite for every backend: each kernel against a plain loop in wide integers.
+//! One suite for every backend, the scalar one included: each kernel against the formulas of the specification, stated
+//! a second time in wide integers.
+
+mod letter;
 
 use super::Kernels;
-use crate::ops::attention::{self, QueryScale};
+use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::fixed::I31;
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
-use crate::ops::{dynq, hadamard, requantize, rms, swiglu};
+
+/// Equality of a kernel's row and the formula's.
+fn same<T: Copy + Into<i128>>(got: &[T], want: &[i128], context: &str) {
+    assert_eq!(got.len(), want.len(), "{context}");
+    for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
+        assert_eq!(got.into(), want, "{context}, element {i}");
+    }
+}
 
 /// splitmix64: recipes instead of stored inputs.
 struct Rng(u64);
@@ -67,15 +77,9 @@ pub(super) fn gemm(k: &Kernels) {
         (k.gemm)(weights, cols, x, &mut out);
         for t in 0..tokens {
             for r in 0..rows {
-                let row = &weights[r * cols..][..cols];
-                let want: i64 = row
-                    .iter()
-                    .zip(&x[t * cols..])
-                    .map(|(&a, &b)| i64::from(a) * i64::from(b))
-                    .sum();
                 assert_eq!(
-                    i64::from(out[t * rows + r]),
-                    want,
+                    i128::from(out[t * rows + r]),
+                    letter::dot(&weights[r * cols..][..cols], &x[t * cols..][..cols]),
                     "{}: {rows}x{cols}, {tokens} tokens, ({t}, {r})",
                     k.name
                 );
@@ -99,6 +103,11 @@ pub(super) fn gemm(k: &Kernels) {
     // The longest row: 65536 * 127^2 < 2^30.
     check(&vec![127; 5 * 65536], 65536, &vec![127; 65536]);
     check(&vec![127; 65536], 65536, &vec![-127; 65536]);
+    // Lengths below it that fill no register.
+    for cols in [65535, 65519, 8191] {
+        let (weights, x) = (rng.bytes(5 * cols), rng.bytes(4 * cols));
+        check(&weights, cols, &x);
+    }
 }
 
 pub(super) fn weighted_sum(k: &Kernels) {
@@ -121,12 +130,12 @@ pub(super) fn weighted_sum(k: &Kernels) {
                 let mut n: Vec<i64> = (0..width as i64).collect();
                 (k.weighted_sum)(&w, &values, &mut n);
                 for (i, &n) in n.iter().enumerate() {
-                    let want: i64 = (0..keys)
-                        .map(|s| i64::from(w[s]) * i64::from(values[s * width + i]))
+                    let want: i128 = (0..keys)
+                        .map(|s| i128::from(w[s]) * i128::from(values[s * width + i]))
                         .sum();
                     assert_eq!(
-                        n,
-                        want + i as i64,
+                        i128::from(n),
+                        want + i as i128,
                         "{}: {keys} keys of {width}, channel {i}, case {case}",
                         k.name
                     );
@@ -149,25 +158,22 @@ pub(super) fn rows(k: &Kernels) {
             1 << 26,
             i64::from(I31),
         ] {
+            let context = format!("{}: {len} values up to {limit}", k.name);
             let u: Vec<i32> = (0..len).map(|_| rng.wide(limit) as i32).collect();
-            let m = dynq::max_abs(&u);
-            assert_eq!((k.max_abs)(&u), m, "{}: max_abs of {len}", k.name);
-            let (mut got, mut want) = (vec![1i8; len], vec![2i8; len]);
+            let m = (k.max_abs)(&u);
+            assert_eq!(i128::from(m), letter::max_abs(&u), "{context}: max_abs");
+            let mut got = vec![1i8; len];
             (k.quantize)(&u, m, &mut got);
-            dynq::quantize(&u, m, &mut want);
-            assert_eq!(got, want, "{}: quantize {len} up to {limit}", k.name);
-            let sh = rms::alignment(m);
-            assert_eq!(
-                (k.sum_squares)(&u, sh),
-                rms::sum_squares(&u, sh),
-                "{}: sum_squares of {len}",
-                k.name
-            );
+            same(&got, &letter::dynq(&u), &format!("{context}: quantize"));
+            let (sh, sum) = letter::sum_squares(&u);
+            let got = (k.sum_squares)(&u, sh as u32);
+            assert_eq!(i128::from(got), sum, "{context}: sum_squares");
             let y: Vec<i32> = (0..len).map(|_| rng.wide(i64::from(I31)) as i32).collect();
-            let (mut got, mut want) = (u.clone(), u.clone());
+            let mut got = u.clone();
             (k.add_residual)(&mut got, &y);
-            requantize::add_residual(&mut want, &y);
-            assert_eq!(got, want, "{}: add_residual {len}", k.name);
+            let sums = u.iter().zip(&y).map(|(&x, &y)| letter::add_residual(x, y));
+            let want: Vec<i128> = sums.collect();
+            same(&got, &want, &format!("{context}: add_residual"));
         }
     }
     assert_eq!((k.max_abs)(&[]), 0);
@@ -189,7 +195,7 @@ pub(super) fn requantization(k: &Kernels) {
                     mantissa: 0,
                     exponent: 0,
                 }),
-                // -108 to 37: every exponent that RATIO, norm_scale and the shifts of 3.3 and 3.4 can give, and beyond.
+                // The forward pass gives exponents in [-73, 37] (spec 1.8).
                 _ => Some(TokenScale {
                     mantissa: ((1 << 30) + rng.next() % (1 << 30)) as i32,
                     exponent: rng.within(108) as i32,
@@ -217,7 +223,7 @@ pub(super) fn requantization(k: &Kernels) {
                 .collect();
             let row: Vec<i32> = (0..len).map(|_| rng.wide(bound) as i32).collect();
             let limit = limits[rng.next() as usize % 4];
-            let (mut got, mut want) = (row.clone(), row);
+            let mut got = row.clone();
             let channels = Channels {
                 mult: &mult,
                 shift: &shift,
@@ -225,8 +231,15 @@ pub(super) fn requantization(k: &Kernels) {
                 limit,
             };
             (k.requantize)(&mut got, scale, channels);
-            requantize::requantize_row(&mut want, scale, channels);
-            assert_eq!(got, want, "{}: requantize {len}, round {round}", k.name);
+            let pair = scale.map(|s| (s.mantissa, s.exponent));
+            let values = row.iter().zip(&mult).zip(&shift);
+            let want: Vec<i128> = values
+                .map(|((&acc, &mult), &shift)| {
+                    letter::requantize(acc, left, pair, mult, shift, limit)
+                })
+                .collect();
+            let context = format!("{}: requantize {len}, round {round}", k.name);
+            same(&got, &want, &context);
         }
     }
 }
@@ -237,50 +250,58 @@ pub(super) fn mlp(k: &Kernels) {
         for limit in [0, 1 << 12, 1 << 16, (1 << 16) + 1, 1 << 26] {
             let [g, u] =
                 [0, 1].map(|_| (0..len).map(|_| rng.wide(limit) as i32).collect::<Vec<_>>());
-            let (mut got, mut want) = (vec![1i64; len], vec![2i64; len]);
-            let m = (k.swiglu)(&g, &u, &mut got);
-            assert_eq!(
-                m,
-                swiglu::swiglu_row(&g, &u, &mut want),
-                "{}: swiglu {len}",
-                k.name
-            );
-            assert_eq!(got, want, "{}: swiglu {len} up to {limit}", k.name);
-            let c = (64 - m.leading_zeros()).saturating_sub(20 + (rng.next() % 11) as u32);
-            let (mut got, mut want) = (vec![1i32; len], vec![2i32; len]);
-            (k.narrow)(&want_h(&g, &u), c, &mut got);
-            swiglu::narrow_row(&want_h(&g, &u), c, &mut want);
-            assert_eq!(got, want, "{}: narrow {len} by {c}", k.name);
-        }
-    }
-    for size in (0..=12).map(|b| 1usize << b) {
-        for runs in [0, 1, 3] {
-            let bound = i64::from(I31) / size as i64;
-            let x: Vec<i32> = (0..runs * size).map(|_| rng.wide(bound) as i32).collect();
-            let (mut got, mut want) = (x.clone(), x.clone());
-            (k.butterflies)(&mut got, size);
-            hadamard::butterflies(&mut want, size);
-            assert_eq!(got, want, "{}: butterflies {size}", k.name);
+            let context = format!("{}: {len} values up to {limit}", k.name);
+            let mut h = vec![1i64; len];
+            let m = (k.swiglu)(&g, &u, &mut h);
+            let gated = g.iter().zip(&u).map(|(&g, &u)| letter::swiglu(g, u));
+            let want: Vec<i128> = gated.collect();
+            same(&h, &want, &format!("{context}: swiglu"));
+            let largest = want.iter().map(|v| v.abs()).max();
+            assert_eq!(Some(i128::from(m)), largest, "{context}: largest of swiglu");
+            // The headrooms of every power of two up to 2^16.
+            for headroom in 14..=30 {
+                let c = (64 - m.leading_zeros()).saturating_sub(headroom);
+                let mut got = vec![1i32; len];
+                (k.narrow)(&h, c, &mut got);
+                let want: Vec<i128> = h.iter().map(|&v| letter::narrow(v, c)).collect();
+                same(&got, &want, &format!("{context}: narrow by {c}"));
+            }
         }
     }
 }
 
-fn want_h(g: &[i32], u: &[i32]) -> Vec<i64> {
-    g.iter()
-        .zip(u)
-        .map(|(&g, &u)| swiglu::swiglu(g, u))
-        .collect()
+pub(super) fn butterflies(k: &Kernels) {
+    let mut rng = Rng(7);
+    // Every block that a configuration can have: the largest `intermediate` is 2^16.
+    for size in (0..=16).map(|b| 1usize << b) {
+        for runs in [0, 1, 3] {
+            let bound = i64::from(I31) / size as i64;
+            for case in 0..3 {
+                let x: Vec<i32> = (0..runs * size)
+                    .map(|_| match case {
+                        0 => bound as i32,
+                        1 => -bound as i32,
+                        _ => rng.wide(bound) as i32,
+                    })
+                    .collect();
+                let mut got = x.clone();
+                (k.butterflies)(&mut got, size);
+                let want: Vec<i128> = x.chunks(size).flat_map(letter::hadamard).collect();
+                same(&got, &want, &format!("{}: butterflies {size}", k.name));
+            }
+        }
+    }
 }
 
 pub(super) fn softmax(k: &Kernels) {
     let mut rng = Rng(6);
     for keys in LENGTHS {
         for round in 0..24 {
-            let scale = QueryScale::new(
-                (rng.next() % 32768) as u16,
-                ((1 << 30) + rng.next() % (1 << 30)) as i32,
-                [0, 1, 10, 20, 25, 30, 61][round % 7],
-            );
+            let mq = [rng.next() % 32768, 32767, 0][round % 3] as u16;
+            let score_mult = ((1 << 30) + rng.next() % (1 << 30)) as i32;
+            let score_shift = [0, 1, 10, 20, 25, 30, 61][round % 7];
+            let scale = QueryScale::new(mq, score_mult, score_shift);
+            let wide_scale = letter::query_scale(mq, score_mult, score_shift);
             let dots: Vec<i32> = (0..keys)
                 .map(|_| rng.wide(256 * 127 * 127) as i32)
                 .collect();
@@ -289,28 +310,21 @@ pub(super) fn softmax(k: &Kernels) {
                     .map(|_| rng.wide(32767).unsigned_abs() as u16)
                     .collect::<Vec<_>>()
             });
-            let (mut got, mut want) = (dots.clone(), dots);
-            let top = (k.log_scores)(scale, &mut got, &mk);
-            assert_eq!(
-                top,
-                scale.log_scores(&mut want, &mk),
-                "{}: largest score of {keys}",
-                k.name
-            );
-            assert_eq!(got, want, "{}: scores of {keys}, round {round}", k.name);
-            let (mut got_w, mut want_w) = (vec![1u16; keys], vec![2u16; keys]);
-            let normalizer = (k.softmax_weights)(&mut got, top, &mv, &mut got_w);
-            assert_eq!(
-                normalizer,
-                attention::softmax_weights(&mut want, top, &mv, &mut want_w),
-                "{}: {keys} keys",
-                k.name
-            );
-            assert_eq!(
-                got_w, want_w,
-                "{}: weights of {keys}, round {round}",
-                k.name
-            );
+            let context = format!("{}: {keys} keys, round {round}", k.name);
+            let mut z = dots.clone();
+            let top = (k.log_scores)(scale, &mut z, &mk);
+            let scores = dots.iter().zip(&mk);
+            let want: Vec<i128> = scores
+                .map(|(&dot, &mk)| letter::log_score(dot, mk, wide_scale))
+                .collect();
+            same(&z, &want, &format!("{context}: scores"));
+            let largest = want.iter().max().copied();
+            assert_eq!(Some(i128::from(top)), largest, "{context}: largest score");
+            let mut w = vec![1u16; keys];
+            let Normalizer { den, c } = (k.softmax_weights)(&mut z, top, &mv, &mut w);
+            let (want_den, want_c, want) = letter::softmax(&want, &mv);
+            assert_eq!((den.into(), c.into()), (want_den, want_c), "{context}");
+            same(&w, &want, &format!("{context}: weights"));
         }
     }
 }
@@ -328,7 +342,7 @@ macro_rules! conformance {
                 }
             }
 
-            conformance!(@tests gemm, weighted_sum, rows, requantization, mlp, softmax);
+            conformance!(@tests gemm, weighted_sum, rows, requantization, mlp, butterflies, softmax);
         })*
 
         #[test]

@@ -1,10 +1,10 @@
-//! Seeded random blobs: recipes for tests and known answers instead of files.
+// Seeded random blobs: recipes for tests, examples and known answers instead of files. The documentation's program
+// includes this file as it is, so it has no inner attributes.
 
-use super::directory::Role;
-use super::{Header, Writer};
-use crate::commitment::keccak256;
-use crate::config::Config;
-use crate::model::pre_shift;
+use int_engine::blob::{Header, Writer};
+use int_engine::commitment::keccak256;
+use int_engine::config::Config;
+use int_engine::model::pre_shift;
 
 /// The generator SplitMix64, seeded for one tensor.
 struct Random(u64);
@@ -44,8 +44,7 @@ fn log2(n: usize) -> i64 {
 ///
 /// # Panics
 /// Never: the values are made within the ranges of spec 4.5.
-#[must_use]
-pub fn sample(config: &Config, seed: u64) -> Vec<u8> {
+pub(crate) fn sample(config: &Config, seed: u64) -> Vec<u8> {
     let metadata = vec![("source".to_owned(), format!("sample {seed}"))];
     let header =
         Header::new(config, [0; 32], metadata.clone()).expect("one short pair is valid metadata");
@@ -70,12 +69,15 @@ pub fn sample(config: &Config, seed: u64) -> Vec<u8> {
         let name = entry.name.as_str();
         let mut random = Random::new(seed, name);
         let mut bytes = Vec::new();
-        match entry.role {
-            Role::Weight { .. } => bytes.extend(weights(name).0.iter().map(|&w| w as u8)),
-            Role::LayerConsts => {
-                let prefix = name.trim_end_matches("consts");
+        match name.rsplit_once('.').unwrap_or(("", name)) {
+            (_, "weight") => bytes.extend(weights(name).0.iter().map(|&w| w as u8)),
+            ("head", "consts") => {
+                let head = if config.tied() { "embed" } else { "head" };
+                bytes.extend(psh(&format!("{head}.weight")));
+            }
+            (layer, "consts") => {
                 for matrix in ["q", "k", "v", "o", "gate", "up", "down"] {
-                    bytes.extend(psh(&format!("{prefix}{matrix}.weight")));
+                    bytes.extend(psh(&format!("{layer}.{matrix}.weight")));
                 }
                 // Scores spread over a few units of log2.
                 let base = if config.qk_norm() { 29 } else { 21 };
@@ -83,22 +85,19 @@ pub fn sample(config: &Config, seed: u64) -> Vec<u8> {
                 bytes.extend((random.range(1 << 30, (1 << 31) - 1) as i32).to_le_bytes());
                 bytes.extend((score_shift as i32).to_le_bytes());
             }
-            Role::HeadConsts { tied } => {
-                bytes.extend(psh(if tied { "embed.weight" } else { "head.weight" }))
-            }
-            _ => {
+            (of, what) => {
                 for _ in 0..entry.elements() {
-                    match entry.role {
-                        Role::Mult => bytes
+                    match (of, what) {
+                        (_, "mult") => bytes
                             .extend((random.range(1 << 30, (1 << 31) - 1) as i32).to_le_bytes()),
-                        Role::Shift => {
+                        (_, "shift") => {
                             bytes.push((shift(config, name) + random.range(-1, 1)) as u8)
                         }
-                        Role::HeadGain => bytes
-                            .extend((random.range(-32767 << 15, 32767 << 15) as i32).to_le_bytes()),
-                        Role::FinalGain => {
+                        ("final_norm", "gain") => {
                             bytes.extend((random.range(-4096, 4096) as i16).to_le_bytes())
                         }
+                        (_, "gain") => bytes
+                            .extend((random.range(-32767 << 15, 32767 << 15) as i32).to_le_bytes()),
                         _ => bytes.extend(random.next().to_le_bytes()),
                     }
                 }
