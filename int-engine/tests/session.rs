@@ -309,6 +309,9 @@ fn generation_ends_as_specified() {
     assert_eq!(run(dims(), &[5, 120], 0, 99), Err(Error::Halt(refused)));
 }
 
+/// Receives ids as they are generated.
+type OnToken<'a> = &'a mut dyn FnMut(u32) -> ControlFlow<()>;
+
 #[test]
 fn a_fed_session_continues_like_generate() {
     let free = {
@@ -331,7 +334,7 @@ fn a_fed_session_continues_like_generate() {
         let engine = engine(&model, Kernels::detect(), 2);
         for max_new in [0, 1, 3, 4, 8] {
             for stop_after in [2, 99] {
-                let run = |f: &mut dyn FnMut(&mut dyn FnMut(u32) -> ControlFlow<()>)| {
+                let run = |f: &mut dyn FnMut(OnToken<'_>)| {
                     let mut left = stop_after;
                     f(&mut |_| {
                         left -= 1;

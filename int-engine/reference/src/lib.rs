@@ -254,7 +254,7 @@ fn dot(a: &[i8], b: &[i8]) -> i32 {
         .sum()
 }
 
-/// spec 1.14: attention of one query head (`q8`, `mq`) over all rows of `kv`, at least one.
+/// spec 1.14: attention of one query head (`q8`, `mq` in 0..=32767) over all rows of `kv`, at least one.
 /// `score_mult` in 2^30..2^31, `score_shift` in 0..=61. Results below 2^31 in magnitude.
 pub fn attend(q8: &[i8], mq: i64, kv: &KvHead, score_mult: i64, score_shift: i64) -> Vec<i64> {
     let rm = (mq * score_mult + (1 << 19)) >> 20;

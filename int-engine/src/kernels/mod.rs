@@ -45,8 +45,9 @@ pub struct Kernels {
     /// `narrow(h, c, out)`: rdbpot(h_i, c), |h_i| <= 2^52, results within int32.
     pub narrow: fn(&[i64], u32, &mut [i32]),
     /// `log_scores(scale, dots, mk)`: scores of spec 1.14 in place of dot products; returns the largest.
+    /// |dot| <= 256 * 127^2, mk in 0 ..= 32767.
     pub log_scores: fn(QueryScale, &mut [i32], &[u16]) -> i32,
-    /// `softmax_weights(z, top, mv, w)`: the weights of spec 1.14; `z` is overwritten.
+    /// `softmax_weights(z, top, mv, w)`: the weights of spec 1.14, mv in 0 ..= 32767; `z` is overwritten.
     pub softmax_weights: fn(&mut [i32], i32, &[u16], &mut [u16]) -> Normalizer,
 }
 

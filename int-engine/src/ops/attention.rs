@@ -43,6 +43,8 @@ impl QueryScale {
     }
 
     /// The score of one key, in [-(2^30 - 1), 2^30 - 1].
+    ///
+    /// Domain: |dot| <= 256 * 127^2, mk <= 32767.
     #[inline(always)]
     pub fn log_score(self, dot: i32, mk: u16) -> i32 {
         // |dot * mk| < 2^37, |a| < 2^27, |a * rm| < 2^53 and the addend is at most 2^61.
@@ -74,7 +76,7 @@ pub struct Normalizer {
 }
 
 /// Products p_s * mv_s in place of scores whose largest is `top`; returns the sum of the weights p_s and the
-/// largest product. At most 32768 keys.
+/// largest product. At most 32768 keys, mv_s <= 32767.
 #[inline(always)]
 pub fn raw_weights(z: &mut [i32], top: i32, mv: &[u16]) -> (u32, i32) {
     assert_eq!(z.len(), mv.len(), "one scale per key");
@@ -101,7 +103,7 @@ pub fn narrow_weights(products: &[i32], c: u32, w: &mut [u16]) {
 
 /// Weights from scores whose largest is `top`: w_s = exp2_weight(top - z_s) * mv_s, shifted to at most 2^15.
 ///
-/// `z` is overwritten. At least one key; at most 32768.
+/// `z` is overwritten. At least one key; at most 32768; mv_s <= 32767.
 pub fn softmax_weights(z: &mut [i32], top: i32, mv: &[u16], w: &mut [u16]) -> Normalizer {
     let (den, largest) = raw_weights(z, top, mv);
     let normalizer = Normalizer::new(den, largest);

@@ -8,11 +8,11 @@ use crate::halt::{Fault, try_reserve};
 pub(super) struct HeadCache {
     /// `[positions][head_dim]`.
     pub(super) k8: Vec<i8>,
-    /// `[positions]`.
+    /// `[positions]`, 0 ..= 32767.
     pub(super) mk: Vec<u16>,
     /// `[positions][head_dim]`.
     pub(super) v8: Vec<i8>,
-    /// `[positions]`.
+    /// `[positions]`, 0 ..= 32767.
     pub(super) mv: Vec<u16>,
 }
 

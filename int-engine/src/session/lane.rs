@@ -338,7 +338,7 @@ fn rotate_heads(plan: &Plan, row: &mut [i32], gain: Option<&[i32]>, angles: &[(i
             }
         }
     }
-    // |v| <= 5,931,910 and at most 256 values a block: below 2^31.
+    // |v| <= 5,931,893 and at most 256 values a block: below 2^31.
     plan.head_hadamard
         .apply(row, Direction::Forward, plan.kernels.butterflies);
     let (r3, half) = (plan.head_shift, (1u32 << plan.head_shift) >> 1);
