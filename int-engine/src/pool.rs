@@ -263,6 +263,33 @@ mod tests {
         });
     }
 
+    /// What a worker sees between its look at the epoch and its wait: nothing moves.
+    #[test]
+    fn the_epoch_stands_still_under_the_lock() {
+        let pool = pool(1);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    pool.shared.publish(|_| {});
+                }
+            });
+            let moved = (0..2000).any(|_| {
+                let state = lock(&pool.shared.state);
+                let before = pool.shared.epoch.load(Ordering::Acquire);
+                for _ in 0..2 * SPINS {
+                    std::hint::spin_loop();
+                }
+                let moved = pool.shared.epoch.load(Ordering::Acquire) != before;
+                drop(state);
+                std::thread::yield_now();
+                moved
+            });
+            stop.store(true, Ordering::Relaxed);
+            assert!(!moved, "a notification may come before the wait");
+        });
+    }
+
     /// Both parts of a job are done only when both threads are in it, so one lost wake-up fails the test.
     #[test]
     fn every_job_wakes_a_sleeping_worker() {
