@@ -6,8 +6,9 @@
 //! tokens), `windows` (4, evenly spaced over the text), `stress` (a seed: inject outliers first), `out` (keep the blob there),
 //! `blob` (compare this blob, export nothing), `skip` (1: export only).
 
+use exporter::quality::Comparison;
 use exporter::{ExportOptions, calibration, export, stress};
-use float_engine::forward::{FloatModel, argmax};
+use float_engine::forward::FloatModel;
 use float_engine::source::Checkpoint;
 use float_engine::tokenizer::Tokenizer;
 use int_engine::engine::{CpuEngine, Engine};
@@ -19,12 +20,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 type Failure = Box<dyn std::error::Error>;
-
-fn log_softmax(row: impl Iterator<Item = f64> + Clone) -> Vec<f64> {
-    let max = row.clone().fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = row.clone().map(|v| (v - max).exp()).sum();
-    row.map(|v| v - max - sum.ln()).collect()
-}
 
 fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -105,35 +100,21 @@ fn main() -> Result<(), Failure> {
     drop(bytes);
     let engine = CpuEngine::new(model, Kernels::detect(), threads_);
     let float = FloatModel::load(&checkpoint)?;
-    let (mut kl, mut same, mut n, mut predicted) = (0.0, 0usize, 0usize, 0usize);
-    let (mut nll_float, mut nll_int) = (0.0, 0.0);
+    let mut comparison = Comparison::default();
     for w in evaluation {
         let w: &[u32] = &w;
         let expected = float.logits(w, threads)?;
         engine.session()?.feed_all_logits(w, &mut |t, g| {
             let e = &expected[t * c.vocab..][..c.vocab];
-            let p = log_softmax(e.iter().map(|&v| f64::from(v)));
-            let q = log_softmax(g.iter().map(|&v| f64::from(v) / 65536.0));
-            kl += p
-                .iter()
-                .zip(&q)
-                .map(|(p, q)| p.exp() * (p - q))
-                .sum::<f64>();
-            same += usize::from(argmax(e) == int_engine::engine::argmax(g));
-            n += 1;
-            if let Some(&next) = w.get(t + 1) {
-                nll_float -= p[next as usize];
-                nll_int -= q[next as usize];
-                predicted += 1;
-            }
+            comparison.add(e, g, w.get(t + 1).copied());
         })?;
-        let m = predicted.max(1) as f64;
         println!(
-            "{n} positions: mean KL {:.5}, agreement {:.2} %, perplexity {:.4} float, {:.4} integer",
-            kl / n as f64,
-            100.0 * same as f64 / n as f64,
-            f64::exp(nll_float / m),
-            f64::exp(nll_int / m)
+            "{} positions: mean KL {:.5}, agreement {:.2} %, perplexity {:.4} float, {:.4} integer",
+            comparison.positions(),
+            comparison.kl_mean(),
+            100.0 * comparison.top1_agreement(),
+            comparison.perplexity_float(),
+            comparison.perplexity_int()
         );
     }
     Ok(())

@@ -1,13 +1,13 @@
 //! Running the float model layer by layer and measuring what enters its matrix products.
 
+use crate::compute::Compute;
 use crate::error::ExportError;
 use crate::linalg::Gram;
 use crate::lower::{ChannelMaxima, Equalisation, Rotations, normalise, raise};
 use crate::parallel::each;
 use float_engine::config::ModelConfig;
-use float_engine::forward::{Exec, PackedLayer, Tap, run_layer};
+use float_engine::forward::{PackedLayer, Tap, run_layer};
 use float_engine::source::LayerWeights;
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows of all windows, one after another, `[tokens][width]`.
@@ -47,10 +47,10 @@ pub(crate) fn advance(
     c: &ModelConfig,
     weights: &LayerWeights,
     residual: &mut [Vec<f32>],
-    threads: NonZeroUsize,
+    compute: &Compute,
 ) -> Result<(), ExportError> {
     let packed = PackedLayer::new(weights);
-    run_layer(c, &packed, residual, &Exec::new(threads.get()), &mut |_| {})?;
+    run_layer(c, &packed, residual, &compute.exec(), &mut |_| {})?;
     Ok(())
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn capture(
     layer: usize,
     weights: &LayerWeights,
     residual: &mut [Vec<f32>],
-    threads: NonZeroUsize,
+    compute: &Compute,
 ) -> Result<Captured, ExportError> {
     let (q_dim, kv_dim) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
     let mut got = Captured {
@@ -81,54 +81,48 @@ pub(crate) fn capture(
     }
     let mut bad = None;
     let packed = PackedLayer::new(weights);
-    run_layer(
-        c,
-        &packed,
-        residual,
-        &Exec::new(threads.get()),
-        &mut |seen| {
-            let site = match seen.tap {
-                Tap::Query => "the query",
-                Tap::Key => "the key",
-                Tap::Value => "the value",
-                Tap::AttnOutput => "the input of o",
-                Tap::DownInput => "the input of down",
-                _ => "the residual",
-            };
-            if bad.is_none() && !seen.data.iter().all(|v| v.is_finite()) {
-                bad = Some((seen.window, site));
+    run_layer(c, &packed, residual, &compute.exec(), &mut |seen| {
+        let site = match seen.tap {
+            Tap::Query => "the query",
+            Tap::Key => "the key",
+            Tap::Value => "the value",
+            Tap::AttnOutput => "the input of o",
+            Tap::DownInput => "the input of down",
+            _ => "the residual",
+        };
+        if bad.is_none() && !seen.data.iter().all(|v| v.is_finite()) {
+            bad = Some((seen.window, site));
+        }
+        let grow = |max: &mut [f64]| {
+            for row in seen.data.chunks(seen.width) {
+                raise(max, row.iter().map(|&v| f64::from(v)));
             }
-            let grow = |max: &mut [f64]| {
-                for row in seen.data.chunks(seen.width) {
-                    raise(max, row.iter().map(|&v| f64::from(v)));
-                }
-            };
-            match seen.tap {
-                Tap::Query => grow(&mut got.maxima.q),
-                Tap::Key => grow(&mut got.maxima.k),
-                Tap::Value => got.value.push(seen.width, seen.data),
-                Tap::AttnOutput => {
-                    grow(&mut got.maxima.o_in);
-                    got.o_in.push(seen.width, seen.data);
-                }
-                Tap::AttnProjected => {
-                    // The residual between attention and MLP.
-                    let from = got.middle.data.len();
-                    got.middle.push(seen.width, seen.data);
-                    let before = &got.before.data[from..];
-                    got.middle.data[from..]
-                        .iter_mut()
-                        .zip(before)
-                        .for_each(|(y, x)| *y += x);
-                }
-                Tap::DownInput => {
-                    grow(&mut got.maxima.down_in);
-                    got.down_in.push(seen.width, seen.data);
-                }
-                _ => {}
+        };
+        match seen.tap {
+            Tap::Query => grow(&mut got.maxima.q),
+            Tap::Key => grow(&mut got.maxima.k),
+            Tap::Value => got.value.push(seen.width, seen.data),
+            Tap::AttnOutput => {
+                grow(&mut got.maxima.o_in);
+                got.o_in.push(seen.width, seen.data);
             }
-        },
-    )?;
+            Tap::AttnProjected => {
+                // The residual between attention and MLP.
+                let from = got.middle.data.len();
+                got.middle.push(seen.width, seen.data);
+                let before = &got.before.data[from..];
+                got.middle.data[from..]
+                    .iter_mut()
+                    .zip(before)
+                    .for_each(|(y, x)| *y += x);
+            }
+            Tap::DownInput => {
+                grow(&mut got.maxima.down_in);
+                got.down_in.push(seen.width, seen.data);
+            }
+            _ => {}
+        }
+    })?;
     if bad.is_none() {
         let finite = |w: &Vec<f32>| w.iter().all(|v| v.is_finite());
         bad = residual
@@ -174,11 +168,11 @@ fn norm_site(
     rows: &Rows,
     eps: f64,
     gain: Option<&[f32]>,
-    threads: NonZeroUsize,
+    compute: &Compute,
 ) -> Site {
     let mut gram = Gram::new(rows.width);
     let max = Max::default();
-    gram.add_rows(rows.count(), threads, |t, out| {
+    gram.add_rows(rows.count(), compute, |t, out| {
         let x = rows.row(t);
         out.iter_mut().zip(x).for_each(|(o, &v)| *o = f64::from(v));
         r.rotate_residual(out);
@@ -199,39 +193,34 @@ fn norm_site(
 
 impl Captured {
     /// Site of q, k and v.
-    pub(crate) fn attention_input(&self, r: &Rotations, eps: f64, threads: NonZeroUsize) -> Site {
-        norm_site(r, &self.before, eps, None, threads)
+    pub(crate) fn attention_input(&self, r: &Rotations, eps: f64, compute: &Compute) -> Site {
+        norm_site(r, &self.before, eps, None, compute)
     }
 
     /// Site of gate and up.
-    pub(crate) fn mlp_input(&self, r: &Rotations, eps: f64, threads: NonZeroUsize) -> Site {
-        norm_site(r, &self.middle, eps, None, threads)
+    pub(crate) fn mlp_input(&self, r: &Rotations, eps: f64, compute: &Compute) -> Site {
+        norm_site(r, &self.middle, eps, None, compute)
     }
 
     /// Site of o, in the basis of the equalised and rotated heads.
-    pub(crate) fn o_input(&self, r: &Rotations, eq: &Equalisation, threads: NonZeroUsize) -> Site {
+    pub(crate) fn o_input(&self, r: &Rotations, eq: &Equalisation, compute: &Compute) -> Site {
         let inverse: Vec<f64> = (0..self.o_in.width)
             .map(|c| 1.0 / eq.value_of_query(r, c))
             .collect();
-        site(&self.o_in, &inverse, |row| r.rotate_heads(row), threads)
+        site(&self.o_in, &inverse, |row| r.rotate_heads(row), compute)
     }
 
     /// Site of down, in the basis of the equalised and rotated MLP.
-    pub(crate) fn down_input(
-        &self,
-        r: &Rotations,
-        eq: &Equalisation,
-        threads: NonZeroUsize,
-    ) -> Site {
+    pub(crate) fn down_input(&self, r: &Rotations, eq: &Equalisation, compute: &Compute) -> Site {
         let inverse: Vec<f64> = eq.mlp.iter().map(|s| 1.0 / s).collect();
-        site(&self.down_in, &inverse, |row| r.rotate_mlp(row), threads)
+        site(&self.down_in, &inverse, |row| r.rotate_mlp(row), compute)
     }
 
     /// The largest equalised and rotated value.
-    pub(crate) fn value_max(&self, r: &Rotations, eq: &Equalisation, threads: NonZeroUsize) -> f64 {
+    pub(crate) fn value_max(&self, r: &Rotations, eq: &Equalisation, compute: &Compute) -> f64 {
         let max = Max::default();
         each(
-            threads,
+            compute.threads,
             0..self.value.count(),
             || vec![0.0; self.value.width],
             |row, t| {
@@ -246,15 +235,10 @@ impl Captured {
     }
 }
 
-fn site(
-    rows: &Rows,
-    scale: &[f64],
-    rotate: impl Fn(&mut [f64]) + Sync,
-    threads: NonZeroUsize,
-) -> Site {
+fn site(rows: &Rows, scale: &[f64], rotate: impl Fn(&mut [f64]) + Sync, compute: &Compute) -> Site {
     let mut gram = Gram::new(rows.width);
     let max = Max::default();
-    gram.add_rows(rows.count(), threads, |t, out| {
+    gram.add_rows(rows.count(), compute, |t, out| {
         for ((o, &v), s) in out.iter_mut().zip(rows.row(t)).zip(scale) {
             *o = f64::from(v) * s;
         }
@@ -273,11 +257,11 @@ pub(crate) fn head_site(
     residual: &[Vec<f32>],
     final_norm: &[f32],
     eps: f64,
-    threads: NonZeroUsize,
+    compute: &Compute,
 ) -> Site {
     let mut rows = Rows::default();
     for w in residual {
         rows.push(final_norm.len(), w);
     }
-    norm_site(r, &rows, eps, Some(final_norm), threads)
+    norm_site(r, &rows, eps, Some(final_norm), compute)
 }

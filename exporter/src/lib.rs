@@ -4,23 +4,28 @@
 //! function-preserving transforms (equalisation, folded norm gains, Hadamard rotations), rounds every matrix to int8 with GPTQ,
 //! and writes the blob of `spec/` 4. The method is described in `docs/EXPORT.md`.
 //!
-//! The same checkpoint and calibration give the same bytes on every machine and with any number of threads: every float
-//! sum has one order, nothing is fused, and exp, log and sqrt are those of `libm`.
+//! The same checkpoint, tokenizer and calibration give the same bytes on every machine and with any number of threads, for
+//! as long as [`REVISION`] stays: every float sum has one order, nothing is fused, and exp, log and sqrt are those of `libm`.
+
+#![deny(unsafe_code)]
 
 pub mod calibration;
 mod collect;
+mod compute;
 mod constants;
 mod emit;
 mod error;
 mod export;
 mod gptq;
 mod hadamard;
+#[allow(unsafe_code)]
 mod linalg;
 mod lower;
 mod parallel;
 mod partial;
 mod phase;
 mod piece;
+pub mod quality;
 mod random;
 mod report;
 pub mod stress;
@@ -28,5 +33,5 @@ pub mod stress;
 mod test_support;
 
 pub use error::{CalibrationError, ExportError};
-pub use export::{ExportOptions, Progress, export};
+pub use export::{ExportOptions, Progress, REVISION, export};
 pub use report::{Report, SiteMaxima, TensorReport, WorstRow};

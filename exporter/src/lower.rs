@@ -306,6 +306,7 @@ mod tests {
     use super::*;
     use crate::calibration::random_windows;
     use crate::collect::capture;
+    use crate::compute::Compute;
     use float_engine::forward::{FloatModel, embed_tokens};
     use float_engine::source::Checkpoint;
     use std::num::NonZeroUsize;
@@ -324,10 +325,11 @@ mod tests {
             .iter()
             .map(|w| embed_tokens(c, &embed, w).unwrap())
             .collect();
+        let compute = Compute::detect(NonZeroUsize::MIN);
         let mut layers = Vec::new();
         for i in 0..c.layers {
             let w = ckpt.layer(i).unwrap();
-            let seen = capture(c, i, &w, &mut residual, NonZeroUsize::MIN).unwrap();
+            let seen = capture(c, i, &w, &mut residual, &compute).unwrap();
             let mut l = lower(&r, &Equalisation::of(&r, &seen.maxima, &w), &w);
             r.rotate_mlp(&mut l.down.data);
             let gain = |g: Option<Vec<f64>>| g.map(|g| g.iter().map(|&v| v as f32).collect());

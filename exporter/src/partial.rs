@@ -1,6 +1,6 @@
 //! The work folder of an export that can be interrupted and resumed.
 //!
-//! Each finished piece is one file that carries the key of its export (checkpoint, calibration, exporter) and a
+//! Each finished piece is one file that carries the key of its export (checkpoint, calibration, revision of the arithmetic) and a
 //! SHA-256 over everything before it. A file that is stale, cut short or damaged in any bit reads as absent.
 
 use crate::error::ExportError;

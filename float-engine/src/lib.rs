@@ -7,6 +7,8 @@
 //! * [`tokenizer`]: byte-level BPE, from `tokenizer.json` or GGUF metadata;
 //! * [`chat`]: chat templates whose message text cannot become control tokens.
 
+#![deny(unsafe_code)]
+
 pub mod chat;
 pub mod config;
 pub mod forward;

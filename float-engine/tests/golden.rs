@@ -2,8 +2,8 @@
 
 use float_engine::config::ModelConfig;
 use float_engine::forward::{
-    Exec, FloatModel, Kernels, PackedLayer, PackedMatrix, Tap, argmax, embed_tokens, head_logits,
-    run_layer,
+    Exec, FloatModel, HEAD_BLOCK, Kernels, PackedLayer, PackedMatrix, Tap, argmax, embed_tokens,
+    head_logits, run_layer,
 };
 use float_engine::source::Checkpoint;
 use serde_json::Value;
@@ -298,4 +298,35 @@ fn bad_tokens_are_refused_and_leave_the_session_as_it_was() {
     assert_eq!(bits(&first), bits(&whole[320..640]));
     assert_eq!(bits(&again), bits(&whole[640..]));
     assert_eq!(argmax(&[1.0, 3.0, 3.0, 2.0]), 1);
+}
+
+#[test]
+fn logits_stream_by_position_in_blocks() {
+    let m = FloatModel::load(&Checkpoint::open(&model(FOLDERS[0])).unwrap()).unwrap();
+    for n in [
+        1,
+        HEAD_BLOCK - 1,
+        HEAD_BLOCK,
+        HEAD_BLOCK + 1,
+        2 * HEAD_BLOCK + 1,
+    ] {
+        let tokens: Vec<u32> = (0..n as u32).map(|i| i * 7 % 300).collect();
+        for threads in [1, 3] {
+            let mut rows: Vec<Vec<f32>> = Vec::new();
+            let mut keep = |position: usize, row: &[f32]| {
+                assert_eq!(position, rows.len());
+                rows.push(row.to_vec());
+            };
+            m.logits_each(&tokens, threads, &mut keep).unwrap();
+            assert_eq!(rows.len(), n);
+            for (i, row) in rows.iter().enumerate().skip(n.saturating_sub(3)) {
+                let alone = m.extend(&mut m.session(), &tokens[..=i], 1).unwrap();
+                assert_eq!(bits(row), bits(&alone), "{n} {i}");
+            }
+            assert_eq!(bits(&rows.concat()), bits(&m.logits(&tokens, 1).unwrap()));
+        }
+    }
+    let mut never = |_: usize, _: &[f32]| panic!("called after an error");
+    assert!(m.logits_each(&[], 1, &mut never).is_err());
+    assert!(m.logits_each(&[1, u32::MAX], 1, &mut never).is_err());
 }

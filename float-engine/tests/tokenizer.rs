@@ -159,6 +159,19 @@ fn gguf_metadata_give_the_same_tokenizer() {
     assert_eq!(digits, ["1", "2", "3"].map(|d| t.token_to_id(d).unwrap()));
 }
 
+/// The digest of this file is part of a blob: the serialisation may not change unnoticed.
+#[test]
+fn the_file_made_from_gguf_metadata_has_known_digests() {
+    use sha2::{Digest, Sha256};
+    let digest = |pre: &str| -> String {
+        let json = Tokenizer::from_gguf(&metadata(pre)).unwrap().to_json();
+        let digest = Sha256::digest(json.unwrap());
+        digest.iter().map(|b| format!("{b:02x}")).collect()
+    };
+    assert_eq!(digest("qwen2"), "?");
+    assert_eq!(digest("smollm"), "?");
+}
+
 #[test]
 fn bad_gguf_metadata_are_refused() {
     let altered = |key: &str, value: Option<Gguf>| {

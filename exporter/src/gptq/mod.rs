@@ -7,10 +7,9 @@
 //! `w_j - (1 / R_jj) sum over i < j of R_ij d_i`, which is GPTQ's update without an inverse. The same sums give the
 //! output error `d H d^T = |d R|^2`.
 
-use crate::linalg::vector::Vector;
-use crate::linalg::{Gram, LANES, NotPositiveDefinite, cholesky, dispatch, micro};
+use crate::compute::Compute;
+use crate::linalg::{Gram, Kernel, LANES, NotPositiveDefinite, Simd, cholesky, micro};
 use crate::parallel::each;
-use std::num::NonZeroUsize;
 
 /// Largest magnitude of a weight code.
 pub(crate) const CODE_MAX: f64 = 127.0;
@@ -38,7 +37,7 @@ pub(crate) struct Factor {
 
 impl Factor {
     /// Factors the Gram matrix of the inputs; the columns with the most energy are quantised first.
-    pub(crate) fn new(gram: &Gram, threads: NonZeroUsize) -> Result<Self, NotPositiveDefinite> {
+    pub(crate) fn new(gram: &Gram, compute: &Compute) -> Result<Self, NotPositiveDefinite> {
         let k = gram.width();
         let mean = (0..k).fold(0.0, |s, i| s + gram.get(i, i)) / k as f64;
         // Inputs that are all zero: every rounding is as good as another, and the nearest is taken.
@@ -48,7 +47,7 @@ impl Factor {
         // In reversed order the lower factor L of the matrix is R with both axes reversed, that is, the buffer reversed.
         let mut r = vec![0.0; k * k];
         each(
-            threads,
+            compute.threads,
             r.chunks_mut(k).enumerate(),
             || (),
             |(), (i, row)| {
@@ -59,7 +58,7 @@ impl Factor {
                 row[i] += damping;
             },
         );
-        cholesky(&mut r, k, threads)?;
+        cholesky(&mut r, k, compute)?;
         r.reverse();
         let inverse_diagonal = (0..k).map(|i| 1.0 / r[i * k + i]).collect();
         Ok(Self {
@@ -104,7 +103,7 @@ pub(crate) fn quantize(
     rows: usize,
     cols: usize,
     factor: Option<&Factor>,
-    threads: NonZeroUsize,
+    compute: &Compute,
     fill: impl Fn(usize, &mut [f64]) + Sync,
 ) -> Quantized {
     let mut q = Quantized {
@@ -121,7 +120,7 @@ pub(crate) fn quantize(
         .zip(q.errors.chunks_mut(TILE))
         .enumerate();
     each(
-        threads,
+        compute.threads,
         tiles,
         || Tile::new(cols),
         |tile, (i, ((codes, scales), errors))| {
@@ -131,7 +130,7 @@ pub(crate) fn quantize(
                 scales[r] = tile.load(r, &row, factor, &mut errors[r]);
             }
             match factor {
-                Some(f) => round_with_feedback(tile, f),
+                Some(f) => compute.isa.run(RoundWithFeedback(tile, f)),
                 None => tile.round_nearest(),
             }
             tile.store(factor, codes, scales, errors);
@@ -237,72 +236,80 @@ fn nearest(x: f64) -> f64 {
     (x.clamp(-CODE_MAX, CODE_MAX) + SHIFT) - SHIFT
 }
 
-#[inline(always)]
-fn feedback_body<V: Vector, const MR: usize, const NV: usize>(tile: &mut Tile, f: &Factor) {
-    let k = f.k;
-    for i0 in (0..k).step_by(BLOCK) {
-        let i1 = k.min(i0 + BLOCK);
-        for s in 0..STRIPS {
-            let strip = s * k * LANES..(s + 1) * k * LANES;
-            let w = &tile.w[strip.clone()];
-            let q = &mut tile.q[strip.clone()];
-            let d = &mut tile.d[strip.clone()];
-            let feedback = &mut tile.feedback[strip.clone()];
-            let signal = &mut tile.signal[strip];
-            let mut clipped = [0u32; LANES];
-            let (mut output, mut output_error) = ([0.0; LANES], [0.0; LANES]);
-            for i in i0..i1 {
-                let (rii, inverse) = (f.r[i * k + i], f.inverse_diagonal[i]);
-                let at = i * LANES;
-                let mut di = [0.0; LANES];
-                let mut wi = [0.0; LANES];
-                for l in 0..LANES {
-                    let x = w[at + l] - feedback[at + l] * inverse;
-                    clipped[l] += u32::from(x.abs() > CODE_MAX + 0.5);
-                    let n = nearest(x);
-                    q[at + l] = n;
-                    wi[l] = w[at + l];
-                    di[l] = n - wi[l];
-                    let e = feedback[at + l] + rii * di[l];
-                    let y = signal[at + l] + rii * wi[l];
-                    output_error[l] += e * e;
-                    output[l] += y * y;
-                }
-                d[at..at + LANES].copy_from_slice(&di);
-                let row = &f.r[i * k + i + 1..i * k + i1];
-                let rest = feedback[at + LANES..].chunks_exact_mut(LANES);
-                for ((rij, fb), sg) in row
-                    .iter()
-                    .zip(rest)
-                    .zip(signal[at + LANES..].chunks_exact_mut(LANES))
-                {
+/// Rounds the rows of a tile column by column, each error fed back to the columns still open.
+struct RoundWithFeedback<'a>(&'a mut Tile, &'a Factor);
+
+impl Kernel for RoundWithFeedback<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd, const MR: usize, const NV: usize>(self, simd: S) {
+        let Self(tile, f) = self;
+        let k = f.k;
+        for i0 in (0..k).step_by(BLOCK) {
+            let i1 = k.min(i0 + BLOCK);
+            for s in 0..STRIPS {
+                let strip = s * k * LANES..(s + 1) * k * LANES;
+                let w = &tile.w[strip.clone()];
+                let q = &mut tile.q[strip.clone()];
+                let d = &mut tile.d[strip.clone()];
+                let feedback = &mut tile.feedback[strip.clone()];
+                let signal = &mut tile.signal[strip];
+                let mut clipped = [0u32; LANES];
+                let (mut output, mut output_error) = ([0.0; LANES], [0.0; LANES]);
+                for i in i0..i1 {
+                    let (rii, inverse) = (f.r[i * k + i], f.inverse_diagonal[i]);
+                    let at = i * LANES;
+                    let mut di = [0.0; LANES];
+                    let mut wi = [0.0; LANES];
                     for l in 0..LANES {
-                        fb[l] += rij * di[l];
-                        sg[l] += rij * wi[l];
+                        let x = w[at + l] - feedback[at + l] * inverse;
+                        clipped[l] += u32::from(x.abs() > CODE_MAX + 0.5);
+                        let n = nearest(x);
+                        q[at + l] = n;
+                        wi[l] = w[at + l];
+                        di[l] = n - wi[l];
+                        let e = feedback[at + l] + rii * di[l];
+                        let y = signal[at + l] + rii * wi[l];
+                        output_error[l] += e * e;
+                        output[l] += y * y;
+                    }
+                    d[at..at + LANES].copy_from_slice(&di);
+                    let row = &f.r[i * k + i + 1..i * k + i1];
+                    let rest = feedback[at + LANES..].chunks_exact_mut(LANES);
+                    for ((rij, fb), sg) in row
+                        .iter()
+                        .zip(rest)
+                        .zip(signal[at + LANES..].chunks_exact_mut(LANES))
+                    {
+                        for l in 0..LANES {
+                            fb[l] += rij * di[l];
+                            sg[l] += rij * wi[l];
+                        }
                     }
                 }
+                for l in 0..LANES {
+                    tile.clipped[s * LANES + l] += clipped[l];
+                    tile.output[s * LANES + l] += output[l];
+                    tile.output_error[s * LANES + l] += output_error[l];
+                }
             }
-            for l in 0..LANES {
-                tile.clipped[s * LANES + l] += clipped[l];
-                tile.output[s * LANES + l] += output[l];
-                tile.output_error[s * LANES + l] += output_error[l];
-            }
-        }
-        // Columns past the block, MR at a time for every strip, so that the rows of R are read once a tile.
-        for j0 in (i1..k).step_by(MR) {
-            let h = MR.min(k - j0);
-            // The last columns read past the row's end into the next row, whose values are not stored.
-            let r = &f.r[i0 * k + j0..];
-            for s in 0..STRIPS {
-                let base = s * k * LANES;
-                let from = base + i0 * LANES..base + i1 * LANES;
-                let to = base + j0 * LANES..base + (j0 + h) * LANES;
-                product::<V, MR, NV>(
-                    &mut tile.feedback[to.clone()],
-                    (r, k),
-                    &tile.d[from.clone()],
-                );
-                product::<V, MR, NV>(&mut tile.signal[to], (r, k), &tile.w[from]);
+            // Columns past the block, MR at a time for every strip, so that the rows of R are read once a tile.
+            for j0 in (i1..k).step_by(MR) {
+                let h = MR.min(k - j0);
+                // The last columns read past the row's end into the next row, whose values are not stored.
+                let r = &f.r[i0 * k + j0..];
+                for s in 0..STRIPS {
+                    let base = s * k * LANES;
+                    let from = base + i0 * LANES..base + i1 * LANES;
+                    let to = base + j0 * LANES..base + (j0 + h) * LANES;
+                    product::<S, MR, NV>(
+                        simd,
+                        &mut tile.feedback[to.clone()],
+                        (r, k),
+                        &tile.d[from.clone()],
+                    );
+                    product::<S, MR, NV>(simd, &mut tile.signal[to], (r, k), &tile.w[from]);
+                }
             }
         }
     }
@@ -310,19 +317,20 @@ fn feedback_body<V: Vector, const MR: usize, const NV: usize>(tile: &mut Tile, f
 
 /// `out[j][lane] += sum over i of r[i][j] * x[i][lane]`.
 #[inline(always)]
-fn product<V: Vector, const MR: usize, const NV: usize>(
+fn product<S: Simd, const MR: usize, const NV: usize>(
+    simd: S,
     out: &mut [f64],
     (r, k): (&[f64], usize),
     x: &[f64],
 ) {
-    let (terms, nr) = (x.len() / LANES, NV * V::WIDTH);
+    let (terms, nr) = (x.len() / LANES, NV * S::WIDTH);
     for n0 in (0..LANES).step_by(nr) {
         let mut acc = [[0.0; LANES]; MR];
         for (a, o) in acc.iter_mut().zip(out.chunks(LANES)) {
             a[..nr].copy_from_slice(&o[n0..n0 + nr]);
         }
         if r.len() >= (terms - 1) * k + MR {
-            micro::<V, MR, NV>(&mut acc, (r, k), (&x[n0..], LANES), terms);
+            micro::<S, MR, NV>(simd, &mut acc, (r, k), (&x[n0..], LANES), terms);
         } else {
             // The very end of R: too few values follow for a full register tile.
             for (i, xi) in x.chunks(LANES).enumerate() {
@@ -337,10 +345,6 @@ fn product<V: Vector, const MR: usize, const NV: usize>(
             o[n0..n0 + nr].copy_from_slice(&a[..nr]);
         }
     }
-}
-
-dispatch! {
-    fn round_with_feedback(tile: &mut Tile, f: &Factor) = feedback_body
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! GPTQ against rounding to nearest, against the textbook update, and against itself.
 
 use super::*;
-use crate::linalg::vector::Plain;
+use crate::linalg::{Isa, Plain};
 use crate::test_support::uniform;
+use std::num::NonZeroUsize;
+use std::sync::LazyLock;
 
-const ONE: NonZeroUsize = NonZeroUsize::MIN;
+static ONE: LazyLock<Compute> = LazyLock::new(|| Compute::detect(NonZeroUsize::MIN));
 
 /// Correlated inputs: neighbouring columns share most of their signal.
 fn inputs(k: usize, rows: usize) -> Vec<f64> {
@@ -19,7 +21,7 @@ fn inputs(k: usize, rows: usize) -> Vec<f64> {
 
 fn gram(k: usize, x: &[f64]) -> Gram {
     let mut g = Gram::new(k);
-    g.add_rows(x.len() / k, ONE, |t, row| {
+    g.add_rows(x.len() / k, &ONE, |t, row| {
         row.copy_from_slice(&x[t * k..][..k])
     });
     g
@@ -56,10 +58,10 @@ fn beats_rounding_to_nearest_under_the_hessian() {
         (197, 16),
     ] {
         let (w, x) = (uniform(k as u64, rows * k), inputs(k, 3 * k));
-        let f = Factor::new(&gram(k, &x), ONE).unwrap();
+        let f = Factor::new(&gram(k, &x), &ONE).unwrap();
         let fill = |o: usize, row: &mut [f64]| row.copy_from_slice(&w[o * k..][..k]);
-        let nearest = quantize(rows, k, None, ONE, fill);
-        let gptq = quantize(rows, k, Some(&f), ONE, fill);
+        let nearest = quantize(rows, k, None, &ONE, fill);
+        let gptq = quantize(rows, k, Some(&f), &ONE, fill);
         let (en, eg) = (output_error(&nearest, &w, &x), output_error(&gptq, &w, &x));
         assert!(eg <= en * 1.0001, "k {k}: {eg} against {en}");
         if k >= 63 {
@@ -82,7 +84,7 @@ fn beats_rounding_to_nearest_under_the_hessian() {
             "{signal} against {measured}"
         );
         for threads in [2, 5] {
-            let t = NonZeroUsize::new(threads).unwrap();
+            let t = &Compute::detect(NonZeroUsize::new(threads).unwrap());
             let f = Factor::new(&gram(k, &x), t).unwrap();
             assert_eq!(quantize(rows, k, Some(&f), t, fill), gptq);
         }
@@ -95,7 +97,7 @@ fn gives_the_codes_of_the_update_through_the_inverse() {
     let (k, rows) = (70, 9);
     let (w, x) = (uniform(3, rows * k), inputs(k, 400));
     let g = gram(k, &x);
-    let f = Factor::new(&g, ONE).unwrap();
+    let f = Factor::new(&g, &ONE).unwrap();
     let h =
         |i: usize, j: usize| g.get(f.order[i], f.order[j]) + if i == j { f.damping } else { 0.0 };
     // Inverse by Gauss-Jordan.
@@ -119,9 +121,9 @@ fn gives_the_codes_of_the_update_through_the_inverse() {
         }
     }
     let mut inverse: Vec<f64> = m.iter().flat_map(|r| r[k..].to_vec()).collect();
-    cholesky(&mut inverse, k, ONE).unwrap();
+    cholesky(&mut inverse, k, &ONE).unwrap();
     let u = |i: usize, j: usize| inverse[j * k + i];
-    let got = quantize(rows, k, Some(&f), ONE, |o, row| {
+    let got = quantize(rows, k, Some(&f), &ONE, |o, row| {
         row.copy_from_slice(&w[o * k..][..k])
     });
     for o in 0..rows {
@@ -147,10 +149,10 @@ fn rows_of_every_magnitude_round_equally_well() {
     let k = 40;
     let base = uniform(11, k);
     let x = inputs(k, 200);
-    let f = Factor::new(&gram(k, &x), ONE).unwrap();
+    let f = Factor::new(&gram(k, &x), &ONE).unwrap();
     let magnitudes = [0.03, 0.4, 0.999, 1.0, 1.7, 1e-8, 1e-45, 3e38, 0.0];
     for factor in [None, Some(&f)] {
-        let q = quantize(magnitudes.len(), k, factor, ONE, |o, row| {
+        let q = quantize(magnitudes.len(), k, factor, &ONE, |o, row| {
             row.iter_mut()
                 .zip(&base)
                 .for_each(|(r, b)| *r = b * magnitudes[o]);
@@ -176,11 +178,11 @@ fn rows_of_every_magnitude_round_equally_well() {
 fn inputs_that_are_zero_give_the_nearest_codes() {
     let (k, rows) = (20, 5);
     let w = uniform(2, rows * k);
-    let f = Factor::new(&Gram::new(k), ONE).unwrap();
+    let f = Factor::new(&Gram::new(k), &ONE).unwrap();
     let fill = |o: usize, row: &mut [f64]| row.copy_from_slice(&w[o * k..][..k]);
     let (a, b) = (
-        quantize(rows, k, Some(&f), ONE, fill),
-        quantize(rows, k, None, ONE, fill),
+        quantize(rows, k, Some(&f), &ONE, fill),
+        quantize(rows, k, None, &ONE, fill),
     );
     assert_eq!((a.codes, a.scales), (b.codes, b.scales));
 }
@@ -190,13 +192,13 @@ fn every_register_tile_gives_the_same_bits() {
     // Two blocks and a rest that no register tile divides.
     let (k, rows) = (2 * BLOCK + 7, TILE - 3);
     let (w, x) = (uniform(8, rows * k), inputs(k, 300));
-    let f = Factor::new(&gram(k, &x), ONE).unwrap();
-    let by = |body: &dyn Fn(&mut Tile, &Factor)| {
+    let f = Factor::new(&gram(k, &x), &ONE).unwrap();
+    let by = |run: &dyn Fn(RoundWithFeedback<'_>)| {
         let mut tile = Tile::new(k);
         for (r, row) in w.chunks(k).enumerate() {
             tile.load(r, row, Some(&f), &mut RowError::default());
         }
-        body(&mut tile, &f);
+        run(RoundWithFeedback(&mut tile, &f));
         let bits = |v: &[f64]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         (
             bits(&tile.q),
@@ -205,8 +207,10 @@ fn every_register_tile_gives_the_same_bits() {
             tile.clipped,
         )
     };
-    let expected = by(&feedback_body::<Plain, 1, 1>);
-    assert!(expected == by(&feedback_body::<Plain, 4, 2>));
-    assert!(expected == by(&feedback_body::<Plain, 8, 4>));
-    assert!(expected == by(&round_with_feedback));
+    let expected = by(&|k| k.run::<Plain, 1, 1>(Plain));
+    assert!(expected == by(&|k| k.run::<Plain, 4, 2>(Plain)));
+    assert!(expected == by(&|k| k.run::<Plain, 8, 4>(Plain)));
+    for isa in Isa::available() {
+        assert!(expected == by(&|k| isa.run(k)), "{isa:?}");
+    }
 }

@@ -1,9 +1,10 @@
 //! Blocked Cholesky factorisation.
 
-use super::tile::{LANES, dispatch, micro};
-use super::vector::Vector;
+use super::isa::Kernel;
+use super::tile::{LANES, micro};
+use super::vector::Simd;
+use crate::compute::Compute;
 use crate::parallel::each;
-use std::num::NonZeroUsize;
 
 /// Columns factored together; a multiple of [`LANES`].
 const PANEL: usize = 64;
@@ -22,7 +23,7 @@ pub(crate) struct NotPositiveDefinite {
 pub(crate) fn cholesky(
     a: &mut [f64],
     k: usize,
-    threads: NonZeroUsize,
+    compute: &Compute,
 ) -> Result<(), NotPositiveDefinite> {
     assert_eq!(a.len(), k * k, "the matrix is square");
     let mut packed = Vec::new();
@@ -35,17 +36,31 @@ pub(crate) fn cholesky(
         for rows in diagonal.chunks_mut(LANES * k) {
             let mut own = Vec::new();
             pack_rows(rows, k, p0, &mut own);
-            update(rows, k, p0, p1, &own, &packed);
+            compute.isa.run(Update {
+                rows,
+                k,
+                p0,
+                p1,
+                own: &own,
+                panel: &packed,
+            });
         }
         factor_diagonal(diagonal, k, p0, p1)?;
         let (diagonal, packed) = (&*diagonal, &packed);
         each(
-            threads,
+            compute.threads,
             tail.chunks_mut(LANES * k),
             Vec::new,
             |own, rows| {
                 pack_rows(rows, k, p0, own);
-                update(rows, k, p0, p1, own, packed);
+                compute.isa.run(Update {
+                    rows,
+                    k,
+                    p0,
+                    p1,
+                    own,
+                    panel: packed,
+                });
                 solve(rows, k, p0, p1, diagonal);
             },
         );
@@ -67,41 +82,51 @@ fn pack_rows(rows: &[f64], k: usize, p0: usize, out: &mut Vec<f64>) {
 }
 
 /// Subtracts the finished columns from columns `p0..p1` of at most [`LANES`] rows.
-#[inline(always)]
-fn update_body<V: Vector, const MR: usize, const NV: usize>(
-    rows: &mut [f64],
+struct Update<'a> {
+    rows: &'a mut [f64],
     k: usize,
     p0: usize,
     p1: usize,
-    own: &[f64],
-    panel: &[f64],
-) {
-    if p0 == 0 {
-        return;
-    }
-    let (height, nr) = (rows.len() / k, NV * V::WIDTH);
-    for (s, strip) in panel.chunks(LANES * p0).enumerate() {
-        for i0 in (0..height).step_by(MR) {
-            for j0 in (0..LANES).step_by(nr) {
-                let c0 = p0 + s * LANES + j0;
-                if c0 >= p1 {
-                    continue;
-                }
-                let mut acc = [[0.0; LANES]; MR];
-                micro::<V, MR, NV>(&mut acc, (&own[i0..], LANES), (&strip[j0..], LANES), p0);
-                for r in 0..MR.min(height - i0) {
-                    let out = &mut rows[(i0 + r) * k + c0..][..nr.min(p1 - c0)];
-                    for (o, v) in out.iter_mut().zip(acc[r]) {
-                        *o -= v;
+    own: &'a [f64],
+    panel: &'a [f64],
+}
+
+impl Kernel for Update<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd, const MR: usize, const NV: usize>(self, simd: S) {
+        let Self {
+            rows,
+            k,
+            p0,
+            p1,
+            own,
+            panel,
+        } = self;
+        if p0 == 0 {
+            return;
+        }
+        let (height, nr) = (rows.len() / k, NV * S::WIDTH);
+        for (s, strip) in panel.chunks(LANES * p0).enumerate() {
+            for i0 in (0..height).step_by(MR) {
+                for j0 in (0..LANES).step_by(nr) {
+                    let c0 = p0 + s * LANES + j0;
+                    if c0 >= p1 {
+                        continue;
+                    }
+                    let mut acc = [[0.0; LANES]; MR];
+                    let (a, b) = ((&own[i0..], LANES), (&strip[j0..], LANES));
+                    micro::<S, MR, NV>(simd, &mut acc, a, b, p0);
+                    for r in 0..MR.min(height - i0) {
+                        let out = &mut rows[(i0 + r) * k + c0..][..nr.min(p1 - c0)];
+                        for (o, v) in out.iter_mut().zip(acc[r]) {
+                            *o -= v;
+                        }
                     }
                 }
             }
         }
     }
-}
-
-dispatch! {
-    fn update(rows: &mut [f64], k: usize, p0: usize, p1: usize, own: &[f64], panel: &[f64]) = update_body
 }
 
 /// Factors the block of rows and columns `p0..p1` in place.
@@ -162,8 +187,13 @@ fn solve(rows: &mut [f64], k: usize, p0: usize, p1: usize, diagonal: &[f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::vector::Plain;
+    use crate::linalg::{Isa, Plain};
     use crate::test_support::uniform;
+    use std::num::NonZeroUsize;
+
+    fn on(threads: usize) -> Compute {
+        Compute::detect(NonZeroUsize::new(threads).unwrap())
+    }
 
     fn spd(k: usize) -> Vec<f64> {
         let x = uniform(k as u64 + 5, (k + 3) * k);
@@ -185,7 +215,7 @@ mod tests {
             let mut reference = None;
             for threads in [1, 2, 5] {
                 let mut l = a.clone();
-                cholesky(&mut l, k, NonZeroUsize::new(threads).unwrap()).unwrap();
+                cholesky(&mut l, k, &on(threads)).unwrap();
                 for i in 0..k {
                     for j in 0..=i {
                         let s: f64 = (0..=j).map(|t| l[i * k + t] * l[j * k + t]).sum();
@@ -206,7 +236,7 @@ mod tests {
     fn an_indefinite_matrix_is_named_at_its_row() {
         let mut a = spd(70);
         a[66 * 70 + 66] = -1.0;
-        let one = NonZeroUsize::MIN;
+        let one = &on(1);
         assert_eq!(
             cholesky(&mut a, 70, one),
             Err(NotPositiveDefinite { row: 66 })
@@ -226,15 +256,23 @@ mod tests {
         let (mut packed, mut own) = (Vec::new(), Vec::new());
         pack_rows(panel, k, p0, &mut packed);
         pack_rows(rows, k, p0, &mut own);
-        type Update = fn(&mut [f64], usize, usize, usize, &[f64], &[f64]);
-        let by = |body: Update| {
+        let by = |run: &dyn Fn(Update<'_>)| {
             let mut out = rows.to_vec();
-            body(&mut out, k, p0, p1, &own, &packed);
+            run(Update {
+                rows: &mut out,
+                k,
+                p0,
+                p1,
+                own: &own,
+                panel: &packed,
+            });
             out.into_iter().map(f64::to_bits).collect::<Vec<_>>()
         };
-        let expected = by(update_body::<Plain, 1, 1>);
-        assert!(expected == by(update_body::<Plain, 4, 2>));
-        assert!(expected == by(update_body::<Plain, 8, 4>));
-        assert!(expected == by(update));
+        let expected = by(&|u| u.run::<Plain, 1, 1>(Plain));
+        assert!(expected == by(&|u| u.run::<Plain, 4, 2>(Plain)));
+        assert!(expected == by(&|u| u.run::<Plain, 8, 4>(Plain)));
+        for isa in Isa::available() {
+            assert!(expected == by(&|u| isa.run(u)), "{isa:?}");
+        }
     }
 }

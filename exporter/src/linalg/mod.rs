@@ -5,11 +5,15 @@
 //! the thread count changes a bit.
 
 mod cholesky;
-pub(crate) mod isa;
+mod isa;
 mod syrk;
 mod tile;
-pub(crate) mod vector;
+mod vector;
 
 pub(crate) use cholesky::{NotPositiveDefinite, cholesky};
+pub(crate) use isa::{Isa, Kernel};
 pub(crate) use syrk::Gram;
-pub(crate) use tile::{LANES, dispatch, micro};
+pub(crate) use tile::{LANES, micro};
+#[cfg(test)]
+pub(crate) use vector::Plain;
+pub(crate) use vector::Simd;

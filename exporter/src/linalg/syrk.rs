@@ -1,9 +1,10 @@
 //! The Gram matrix `X^T X` of a stream of rows.
 
-use super::tile::{LANES, dispatch, micro};
-use super::vector::Vector;
+use super::isa::Kernel;
+use super::tile::{LANES, micro};
+use super::vector::Simd;
+use crate::compute::Compute;
 use crate::parallel::each;
-use std::num::NonZeroUsize;
 
 /// Rows that are packed and multiplied together.
 const CHUNK: usize = 256;
@@ -40,7 +41,7 @@ impl Gram {
     pub(crate) fn add_rows(
         &mut self,
         rows: usize,
-        threads: NonZeroUsize,
+        compute: &Compute,
         fill: impl Fn(usize, &mut [f64]) + Sync,
     ) {
         let (k, strips) = (self.k, self.k.div_ceil(LANES));
@@ -50,7 +51,7 @@ impl Gram {
             let t = CHUNK.min(rows - t0);
             let plain = &mut plain[..t * k];
             each(
-                threads,
+                compute.threads,
                 plain.chunks_mut(k).enumerate(),
                 || (),
                 |(), (i, row)| fill(t0 + i, row),
@@ -58,17 +59,25 @@ impl Gram {
             let packed = &mut packed[..strips * LANES * t];
             let rows = &*plain;
             each(
-                threads,
+                compute.threads,
                 packed.chunks_mut(LANES * t).enumerate(),
                 || (),
                 |(), (s, strip)| pack(rows, k, s * LANES, strip),
             );
             let packed = &*packed;
             each(
-                threads,
+                compute.threads,
                 self.sums.chunks_mut(LANES * k).enumerate(),
                 || (),
-                |(), (s, out)| panel(out, k, s, packed, t),
+                |(), (s, out)| {
+                    compute.isa.run(Panel {
+                        out,
+                        k,
+                        s,
+                        packed,
+                        t,
+                    });
+                },
             );
         }
     }
@@ -83,49 +92,59 @@ fn pack(rows: &[f64], k: usize, c0: usize, strip: &mut [f64]) {
     }
 }
 
-/// Adds to rows `s * LANES ..` of the matrix, from the diagonal strip on.
-#[inline(always)]
-fn panel_body<V: Vector, const MR: usize, const NV: usize>(
-    out: &mut [f64],
+/// Adds the product of `t` packed rows to rows `s * LANES ..` of the matrix, from the diagonal strip on.
+struct Panel<'a> {
+    out: &'a mut [f64],
     k: usize,
     s: usize,
-    packed: &[f64],
+    packed: &'a [f64],
     t: usize,
-) {
-    let (height, nr) = (out.len() / k, NV * V::WIDTH);
-    let strips = packed.len() / (LANES * t);
-    let left = &packed[s * LANES * t..][..LANES * t];
-    for sj in s..strips {
-        let right = &packed[sj * LANES * t..][..LANES * t];
-        for i0 in (0..height).step_by(MR) {
-            for j0 in (0..LANES).step_by(nr) {
-                let c0 = sj * LANES + j0;
-                if c0 >= k {
-                    continue;
-                }
-                let (h, w) = (MR.min(height - i0), nr.min(k - c0));
-                let mut acc = [[0.0; LANES]; MR];
-                for r in 0..h {
-                    acc[r][..w].copy_from_slice(&out[(i0 + r) * k + c0..][..w]);
-                }
-                micro::<V, MR, NV>(&mut acc, (&left[i0..], LANES), (&right[j0..], LANES), t);
-                for r in 0..h {
-                    out[(i0 + r) * k + c0..][..w].copy_from_slice(&acc[r][..w]);
+}
+
+impl Kernel for Panel<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd, const MR: usize, const NV: usize>(self, simd: S) {
+        let Self {
+            out,
+            k,
+            s,
+            packed,
+            t,
+        } = self;
+        let (height, nr) = (out.len() / k, NV * S::WIDTH);
+        let strips = packed.len() / (LANES * t);
+        let left = &packed[s * LANES * t..][..LANES * t];
+        for sj in s..strips {
+            let right = &packed[sj * LANES * t..][..LANES * t];
+            for i0 in (0..height).step_by(MR) {
+                for j0 in (0..LANES).step_by(nr) {
+                    let c0 = sj * LANES + j0;
+                    if c0 >= k {
+                        continue;
+                    }
+                    let (h, w) = (MR.min(height - i0), nr.min(k - c0));
+                    let mut acc = [[0.0; LANES]; MR];
+                    for r in 0..h {
+                        acc[r][..w].copy_from_slice(&out[(i0 + r) * k + c0..][..w]);
+                    }
+                    let (a, b) = ((&left[i0..], LANES), (&right[j0..], LANES));
+                    micro::<S, MR, NV>(simd, &mut acc, a, b, t);
+                    for r in 0..h {
+                        out[(i0 + r) * k + c0..][..w].copy_from_slice(&acc[r][..w]);
+                    }
                 }
             }
         }
     }
 }
 
-dispatch! {
-    fn panel(out: &mut [f64], k: usize, s: usize, packed: &[f64], t: usize) = panel_body
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::vector::Plain;
+    use crate::linalg::{Isa, Plain};
     use crate::test_support::uniform;
+    use std::num::NonZeroUsize;
 
     #[test]
     fn equals_the_naive_sum_bit_for_bit() {
@@ -144,11 +163,11 @@ mod tests {
                 let mut gram = Gram::new(k);
                 // Two calls: accumulation continues in row order.
                 let first = rows / 3;
-                let threads = NonZeroUsize::new(threads).unwrap();
-                gram.add_rows(first, threads, |t, row| {
+                let compute = Compute::detect(NonZeroUsize::new(threads).unwrap());
+                gram.add_rows(first, &compute, |t, row| {
                     row.copy_from_slice(&x[t * k..][..k]);
                 });
-                gram.add_rows(rows - first, threads, |t, row| {
+                gram.add_rows(rows - first, &compute, |t, row| {
                     row.copy_from_slice(&x[(first + t) * k..][..k]);
                 });
                 for i in 0..k {
@@ -170,17 +189,26 @@ mod tests {
         for (s, strip) in packed.chunks_mut(LANES * t).enumerate() {
             pack(&x, k, s * LANES, strip);
         }
-        let by = |body: fn(&mut [f64], usize, usize, &[f64], usize)| {
+        let by = |run: &dyn Fn(Panel<'_>)| {
             let mut out = vec![0.25; k * k];
-            for (s, rows) in out.chunks_mut(LANES * k).enumerate() {
-                body(rows, k, s, &packed, t);
+            let packed = &packed;
+            for (s, out) in out.chunks_mut(LANES * k).enumerate() {
+                run(Panel {
+                    out,
+                    k,
+                    s,
+                    packed,
+                    t,
+                });
             }
             let upper = |i: usize| out[i * k + i..(i + 1) * k].to_vec();
             (0..k).flat_map(upper).map(f64::to_bits).collect::<Vec<_>>()
         };
-        let expected = by(panel_body::<Plain, 1, 1>);
-        assert!(expected == by(panel_body::<Plain, 4, 2>));
-        assert!(expected == by(panel_body::<Plain, 8, 4>));
-        assert!(expected == by(panel));
+        let expected = by(&|p| p.run::<Plain, 1, 1>(Plain));
+        assert!(expected == by(&|p| p.run::<Plain, 4, 2>(Plain)));
+        assert!(expected == by(&|p| p.run::<Plain, 8, 4>(Plain)));
+        for isa in Isa::available() {
+            assert!(expected == by(&|p| isa.run(p)), "{isa:?}");
+        }
     }
 }

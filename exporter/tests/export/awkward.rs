@@ -1,7 +1,7 @@
 //! Weights of zero, of hardly anything, and of too much.
 
 use super::{A, B, C, bytes, load, open, options};
-use exporter::ExportError;
+use exporter::{ExportError, export};
 use float_engine::source::{Checkpoint, LayerWeights, Matrix};
 
 /// A copy with changed weights.
@@ -110,6 +110,13 @@ fn an_outlier_beyond_the_format_is_named() {
         }
         other => panic!("{:?}", other.map(|b| b.len())),
     }
+    // Only the pieces for another attempt are left.
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("model.blob");
+    assert!(export(&huge, &out, &o, &mut ()).is_err());
+    let left = std::fs::read_dir(dir.path()).unwrap();
+    let left: Vec<_> = left.map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(left, ["model.blob.partial"]);
     let overflowing = changed(&c, |_| {}, |w| w.up.data[3] = 3e38, |_| {});
     match bytes(&overflowing, &o) {
         Err(ExportError::Activation { .. } | ExportError::Scale { .. }) => {}

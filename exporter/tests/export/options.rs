@@ -58,7 +58,7 @@ fn options_reach_the_blob() {
     let keys: Vec<&str> = model.metadata().iter().map(|(k, _)| &k[..]).collect();
     let expected = [
         "calibration.sha256",
-        "exporter.version",
+        "exporter.revision",
         "license",
         "rms.eps",
         "rope.theta",

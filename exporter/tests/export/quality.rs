@@ -1,8 +1,9 @@
 //! A trained model's quality after the export, also with injected outliers.
 
 use super::{A, B, C, bytes, folder, load, open};
+use exporter::quality::Comparison;
 use exporter::{ExportOptions, calibration, stress};
-use float_engine::forward::{FloatModel, argmax};
+use float_engine::forward::FloatModel;
 use float_engine::source::Checkpoint;
 use float_engine::tokenizer::Tokenizer;
 use std::num::NonZeroUsize;
@@ -22,33 +23,15 @@ fn stress_keeps_the_float_function() {
     }
 }
 
-fn log_softmax(row: impl Iterator<Item = f64>) -> Vec<f64> {
-    let row: Vec<f64> = row.collect();
-    let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
-    row.iter().map(|v| v - max - sum.ln()).collect()
-}
-
-/// Mean KL divergence in nats and top-1 agreement with the float model.
-fn compare(c: &Checkpoint, blob: &[u8], windows: &[Vec<u32>]) -> (f64, f64) {
+fn compare(c: &Checkpoint, blob: &[u8], windows: &[Vec<u32>]) -> Comparison {
     let (float, int) = (FloatModel::load(c).unwrap(), load(blob));
-    let (mut kl, mut same, mut n) = (0.0, 0, 0);
+    let mut comparison = Comparison::default();
     for w in windows {
-        let expected = float.logits(w, 1).unwrap();
         let got = int.all_logits(w).unwrap();
-        for (e, g) in expected.chunks(c.config().vocab).zip(&got) {
-            let p = log_softmax(e.iter().map(|&v| f64::from(v)));
-            let q = log_softmax(g.iter().map(|&v| f64::from(v) / 65536.0));
-            kl += p
-                .iter()
-                .zip(&q)
-                .map(|(p, q)| p.exp() * (p - q))
-                .sum::<f64>();
-            same += usize::from(argmax(e) == int.argmax(g));
-            n += 1;
-        }
+        let mut add = |t: usize, e: &[f32]| comparison.add(e, &got[t], w.get(t + 1).copied());
+        float.logits_each(w, 1, &mut add).unwrap();
     }
-    (kl / f64::from(n), same as f64 / f64::from(n))
+    comparison
 }
 
 #[test]
@@ -71,10 +54,10 @@ fn a_trained_model_keeps_its_quality_also_with_outliers() {
     let stressed = stress::inject(&c, 1).unwrap();
     for (c, what) in [(c, "plain"), (stressed, "with outliers")] {
         let blob = bytes(&c, &options).unwrap();
-        let (kl, agreement) = compare(&c, &blob, &heldout);
+        let found = compare(&c, &blob, &heldout);
         assert!(
-            kl < 0.001 && agreement > 0.95,
-            "{what}: KL {kl}, agreement {agreement}"
+            found.kl_mean() < 0.001 && found.top1_agreement() > 0.95,
+            "{what}: {found:?}"
         );
     }
 }

@@ -5,18 +5,22 @@
 //! [`FloatModel`] holds a whole model; [`run_layer`] runs one layer at a time and shows its activations.
 
 mod attention;
+#[allow(unsafe_code)]
 mod gemm;
+#[allow(unsafe_code)]
 mod kernels;
+#[allow(unsafe_code)]
 mod lanes;
 mod layer;
 mod model;
 mod pack;
 mod rope;
+#[allow(unsafe_code)]
 mod rows;
 
 pub use kernels::Kernels;
 pub use layer::{Observation, PackedLayer, Tap, run_layer};
-pub use model::{FloatModel, Session, argmax, head_logits};
+pub use model::{FloatModel, HEAD_BLOCK, Session, argmax, head_logits};
 pub use pack::PackedMatrix;
 pub use rope::RopeTable;
 

@@ -8,6 +8,9 @@ use super::{Exec, ForwardError, Kernels};
 use crate::config::ModelConfig;
 use crate::source::{Checkpoint, SourceError};
 
+/// Positions whose logits [`FloatModel::logits_each`] computes together; a multiple of every tile of the kernels.
+pub const HEAD_BLOCK: usize = 48;
+
 /// A model with all weights in memory, packed for the kernels.
 #[derive(Debug, Clone)]
 pub struct FloatModel {
@@ -52,18 +55,21 @@ pub fn argmax(logits: &[f32]) -> u32 {
 }
 
 impl FloatModel {
-    /// Loads every weight of `checkpoint`: 4 bytes a parameter.
+    /// Loads every weight of `checkpoint`: 4 bytes a parameter, and one unpacked matrix at a time besides.
     ///
     /// # Errors
     /// A value that is not finite.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, SourceError> {
         let config = checkpoint.config().clone();
+        // The tables first: while one is packed it is held twice, and then nothing else is.
+        let embed = PackedMatrix::new(&checkpoint.embed()?);
+        let head = checkpoint.lm_head()?.map(|m| PackedMatrix::new(&m));
         let layers = (0..config.layers).map(|i| checkpoint.layer(i).map(|w| PackedLayer::new(&w)));
         Ok(Self {
             layers: layers.collect::<Result<_, _>>()?,
-            embed: PackedMatrix::new(&checkpoint.embed()?),
+            embed,
             final_norm: checkpoint.final_norm()?,
-            head: checkpoint.lm_head()?.as_ref().map(PackedMatrix::new),
+            head,
             kernels: Kernels::detect(),
             config,
         })
@@ -96,9 +102,38 @@ impl FloatModel {
     /// # Errors
     /// No tokens, a token outside the vocabulary, or more than `max_context`.
     pub fn logits(&self, tokens: &[u32], threads: usize) -> Result<Vec<f32>, ForwardError> {
+        let mut all = Vec::new();
+        self.logits_each(tokens, threads, &mut |_, row| {
+            if all.is_empty() {
+                all.reserve_exact(tokens.len() * row.len());
+            }
+            all.extend_from_slice(row);
+        })?;
+        Ok(all)
+    }
+
+    /// Gives `sink` the position and the logits, `[vocab]`, of every position of `tokens` in order.
+    ///
+    /// At most [`HEAD_BLOCK`] rows of logits are in memory at a time. They are the rows of [`FloatModel::logits`].
+    ///
+    /// # Errors
+    /// As [`FloatModel::logits`]; `sink` is then not called.
+    pub fn logits_each(
+        &self,
+        tokens: &[u32],
+        threads: usize,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), ForwardError> {
         let exec = self.exec(threads);
         let x = self.hidden(&mut self.session(), tokens, &exec)?;
-        Ok(self.head(&x, &exec))
+        let mut position = 0;
+        for block in x.chunks(HEAD_BLOCK * self.config.hidden) {
+            for row in self.head(block, &exec).chunks_exact(self.config.vocab) {
+                sink(position, row);
+                position += 1;
+            }
+        }
+        Ok(())
     }
 
     /// Appends `tokens` to a sequence; gives the logits at its last position, `[vocab]`.

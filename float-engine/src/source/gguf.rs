@@ -15,6 +15,7 @@ pub(super) struct GgufStore {
 }
 
 /// Maps a file for reading.
+#[allow(unsafe_code)]
 pub(crate) fn map_file(path: &Path) -> std::io::Result<Mmap> {
     let file = std::fs::File::open(path)?;
     // SAFETY: the mapping is read-only and private to this process; that nobody shortens or rewrites a

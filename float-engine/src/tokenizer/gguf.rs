@@ -3,7 +3,7 @@
 use super::{Tokenizer, TokenizerError};
 use quant_core::gguf::Value;
 use serde_json::json;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Pattern by which Qwen's tokenizers split text before merging.
 const QWEN2_PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -52,7 +52,7 @@ impl Tokenizer {
             key: "tokenizer.ggml.token_type",
             expected: "an array of integers, one a token",
         })?;
-        let mut ids = HashMap::new();
+        let mut ids = BTreeMap::new();
         for (id, token) in tokens.iter().enumerate() {
             if let Some(first) = ids.insert(token.as_str(), id) {
                 return Err(TokenizerError::DuplicateToken {
