@@ -172,7 +172,7 @@ fn the_file_made_from_gguf_metadata_has_known_digests() {
         [digest("qwen2"), digest("smollm")],
         [
             "ab34859e6c1c96880e12662288d42a89ab64ef1bef2350c609e5aebe40392403",
-            "?",
+            "5c270fff0a7b5109ba916e1239e0b885644d7728ae1969deea8a4c52533f3e1d",
         ]
     );
 }
