@@ -32,12 +32,21 @@ impl FromStr for Backend {
         match text {
             "auto" => Ok(Self::Auto),
             "reference" => Ok(Self::Reference),
-            _ => Kernels::by_name(text).map(Self::Kernels).map_err(|e| {
+            _ => Kernels::by_name(text).map(Self::Kernels).map_err(|_| {
+                let known = Kernels::all().iter().any(|(name, _)| *name == text);
                 let here: Vec<_> = Kernels::all()
                     .iter()
                     .filter_map(|(name, kernels)| kernels.map(|_| *name))
                     .collect();
-                format!("{e}; on this machine: auto, {}, reference", here.join(", "))
+                format!(
+                    "{}; choose auto, {} or reference",
+                    if known {
+                        "this machine lacks the backend"
+                    } else {
+                        "no backend has this name"
+                    },
+                    here.join(", ")
+                )
             }),
         }
     }

@@ -9,6 +9,7 @@ use int_engine::model::Model;
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::files;
 use crate::progress::Progress;
+use crate::sniff;
 
 /// Bytes handed on at a time.
 const PIECE: usize = 1 << 20;
@@ -21,7 +22,7 @@ pub(crate) fn pieces(
     mut take: impl FnMut(&[u8]) -> Outcome,
 ) -> Outcome {
     let (mut file, len) = files::open(path)?;
-    let bar = progress.bytes(label, len);
+    let mut bar = progress.bytes(label, len);
     let mut piece = vec![0; PIECE];
     loop {
         match file.read(&mut piece) {
@@ -66,6 +67,7 @@ pub(crate) fn load(
         )
         .hint("a blob is a file that `blue export` writes; copy it again or export again")
     };
+    sniff::expect_blob(path)?;
     pieces(path, "loading", progress, |piece| {
         loader.push(piece).map_err(refused)
     })?;
@@ -74,6 +76,7 @@ pub(crate) fn load(
 
 /// Record and manifest of a blob; the tensors are not read.
 pub(crate) fn header(path: &Path) -> Outcome<(Header, u64)> {
+    sniff::expect_blob(path)?;
     let (file, len) = files::open(path)?;
     let mut prefix = Vec::new();
     file.take(RECORD_LEN as u64 + u64::from(MAX_MANIFEST_LEN))

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 pub(crate) enum Code {
     /// The reader of standard output went away: nothing is left to say.
     Closed = 0,
-    /// Input/output, network, memory.
+    /// Output, network, memory.
     Runtime = 1,
-    /// Usage error or bad input.
+    /// Usage error or bad input; a missing or unreadable input file too.
     Input = 2,
     /// Something that was to be equal is not.
     Mismatch = 3,
@@ -65,17 +65,10 @@ impl Failure {
         )
     }
 
-    /// A failure to open or read a named file: an absent or unreadable file is bad input.
+    /// A failure to open or read a named file: bad input.
     pub(crate) fn file(path: &std::path::Path, error: io::Error) -> Self {
-        let code = match error.kind() {
-            io::ErrorKind::NotFound
-            | io::ErrorKind::PermissionDenied
-            | io::ErrorKind::IsADirectory
-            | io::ErrorKind::NotADirectory => Code::Input,
-            _ => Code::Runtime,
-        };
         Self::new(
-            code,
+            Code::Input,
             anyhow::Error::new(error).context(format!("cannot read {}", path.display())),
         )
     }
@@ -90,6 +83,16 @@ impl Failure {
     /// Whether the input is to blame, so that an interactive command may go on.
     pub(crate) fn is_input(&self) -> bool {
         self.code == Code::Input
+    }
+
+    /// Whether two things that were to be equal are not.
+    pub(crate) fn is_mismatch(&self) -> bool {
+        self.code == Code::Mismatch
+    }
+
+    /// The chain of causes on one line.
+    pub(crate) fn reason(&self) -> String {
+        format!("{:#}", self.error)
     }
 
     /// Prints `error: …`, a line `caused by: …` for each further cause, and the hint.

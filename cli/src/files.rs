@@ -94,14 +94,14 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder_of(path))
 }
 
-/// Removes a file; one that is absent is no failure.
-pub(crate) fn remove(path: &Path) -> Outcome {
+/// Removes a file and says whether there was one.
+pub(crate) fn remove(path: &Path) -> Outcome<bool> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Failure::new(
             Code::Runtime,
             anyhow::Error::new(e).context(format!("cannot remove {}", path.display())),
         )),
-        _ => Ok(()),
+        removed => Ok(removed.is_ok()),
     }
 }
 

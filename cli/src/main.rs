@@ -17,6 +17,7 @@ mod loaded;
 mod output;
 mod progress;
 mod reference;
+mod sniff;
 mod source_file;
 
 use std::io::{self, Write};
@@ -27,8 +28,8 @@ use clap::{Parser, Subcommand};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  success
-  1  runtime failure (input/output, network, memory)
-  2  usage error or bad input (a malformed file, an id outside the model's range)
+  1  runtime failure (output, network, memory)
+  2  usage error or bad input (a missing, unreadable or malformed file, an id outside the model's range)
   3  verification mismatch (commitment, digest, or two backends that differ)
 
 Example:

@@ -62,6 +62,16 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Names and values as two columns, both to the left.
+pub(crate) fn pairs(rows: &[(String, String)]) -> String {
+    let width = rows.iter().map(|r| r.0.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, value) in rows {
+        let _ = writeln!(text, "{name:<width$}  {value}");
+    }
+    text
+}
+
 /// A number of bytes for people: `1.5 MiB`.
 pub(crate) fn bytes(n: u64) -> String {
     match n {

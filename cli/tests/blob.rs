@@ -180,3 +180,66 @@ fn a_special_file_is_no_blob() {
         assert_ne!(run(&mut blue(["inspect", path])).status.code(), Some(0));
     }
 }
+
+#[test]
+fn the_wrong_kind_of_file_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let zero = format!("0x{}", "00".repeat(32));
+    let place = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let folder = dir.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("config.json"), "{}").unwrap();
+    let out = dir.path().join("out.blob");
+    for (path, said) in [
+        (place("x.gguf", b"GGUF\x03\0\0\0"), "blue export"),
+        (
+            place("x.safetensors", b"\x02\0\0\0\0\0\0\0{}"),
+            "folder that holds config.json",
+        ),
+        (
+            place("pytorch_model.bin", b"PK\x03\x04"),
+            "convert to safetensors",
+        ),
+        (folder, "checkpoint folder"),
+    ] {
+        for args in [
+            &["generate", "--tokens", "1", "--max-new", "1"][..],
+            &["inspect"],
+            &["commit"],
+            &["verify", "--commitment", &zero],
+        ] {
+            let error = error_of(blue(args).arg(&path), 2);
+            assert!(error.contains(said), "{args:?}: {error}");
+        }
+    }
+    let blob = place("m.blob", BLOB);
+    let error = error_of(blue(["export"]).arg(&blob).arg("-o").arg(&out), 2);
+    assert!(error.contains("already a blob"), "{error}");
+}
+
+#[test]
+fn a_mismatch_is_told_in_json_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.blob");
+    std::fs::write(&path, BLOB).unwrap();
+    let zero = format!("0x{}", "00".repeat(32));
+    let output = run(blue(["verify", "--json", "--commitment", &zero]).arg(&path));
+    assert_eq!(output.status.code(), Some(3));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["verified"], false);
+    assert!(told["reason"].as_str().unwrap().contains(&zero), "{told}");
+}
+
+#[test]
+fn a_cut_blob_is_warned_of_on_standard_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.blob");
+    std::fs::write(&path, &BLOB[..BLOB.len() - 1]).unwrap();
+    let output = run(blue(["inspect"]).arg(&path));
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("warning: "));
+}

@@ -118,6 +118,8 @@ fn a_conversation_reuses_its_beginning_without_changing_an_answer() {
     assert_eq!(talk("hello\n/reset\nhello\n"), once.repeat(2));
     assert!(talk("hello\nhow are you\n").starts_with(&once));
     assert_eq!(talk("hello\n/exit\nhello\n"), once);
+    // A word with a slash is no message.
+    assert_eq!(talk("/help\nhello\n"), once);
     // A message that does not fit is refused and the conversation goes on.
     assert_eq!(talk(&format!("{}\nhello\n", "word ".repeat(5000))), once);
 }

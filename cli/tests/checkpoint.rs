@@ -87,6 +87,11 @@ fn logits_refuse_what_neither_takes() {
             error_of(&mut blue(["logits", source, "--tokens", ids]), 2);
         }
     }
+    let error = error_of(
+        &mut blue(["logits", &folder, "--tokens", "1", "--backend", "scalar"]),
+        2,
+    );
+    assert!(error.contains("--backend"), "{error}");
     error_of(&mut blue(["logits", "no-such-file", "--tokens", "1"]), 2);
     let empty = tempfile::tempdir().unwrap();
     assert!(
@@ -116,6 +121,7 @@ fn eval_prints_the_documented_keys() {
     ]));
     // Windows of 64, 64 and 2 tokens.
     assert_eq!(base["tokens"], 63 + 63 + 1);
+    assert_eq!(base["source_matches"], true);
     for key in ["perplexity_float", "perplexity_int"] {
         assert!(base[key].as_f64().unwrap() > 1.0, "{key}");
     }
@@ -168,7 +174,7 @@ fn eval_refuses_what_does_not_fit_together() {
                 "--text",
                 &text,
                 "--window",
-                "100000"
+                "32768"
             ]),
             2
         )

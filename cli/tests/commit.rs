@@ -5,6 +5,17 @@ mod common;
 use common::{blue, error_of, json_of, text_of};
 use int_engine::commitment::{Commitment, commitment, verify_chunk};
 
+/// What `blue commit` checks of a file: the magic number and the length in the record.
+fn state_length(bytes: &mut [u8], len: u64) {
+    bytes[..8].copy_from_slice(b"BLUEBLOB");
+    bytes[17..25].copy_from_slice(&len.to_le_bytes());
+}
+
+fn int_hex(bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    format!("0x{digits}")
+}
+
 #[test]
 fn the_commitment_is_that_of_the_bytes() {
     let dir = tempfile::tempdir().unwrap();
@@ -17,9 +28,10 @@ fn the_commitment_is_that_of_the_bytes() {
         1024 + 65537,
         1024 + (1 << 20) + 7,
     ] {
-        let bytes: Vec<u8> = (0..len as u32)
+        let mut bytes: Vec<u8> = (0..len as u32)
             .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
             .collect();
+        state_length(&mut bytes, len as u64);
         std::fs::write(&path, &bytes).unwrap();
         assert_eq!(
             text_of(blue(["commit"]).arg(&path)).trim_end(),
@@ -39,6 +51,8 @@ fn the_commitment_is_that_of_the_bytes() {
                 proof["offset"].as_u64().unwrap() as usize,
                 proof["length"].as_u64().unwrap() as usize,
             );
+            let chunk = int_hex(&bytes[offset..offset + length]);
+            assert_eq!(proof["chunk"], chunk);
             let expected = proof["commitment"].as_str().unwrap().parse().unwrap();
             assert!(
                 verify_chunk(
@@ -59,10 +73,21 @@ fn what_cannot_be_committed_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.blob");
     assert!(error_of(blue(["commit"]).arg(&path), 2).contains("x.blob"));
-    assert!(error_of(blue(["commit"]).arg(dir.path()), 2).contains("cannot read"));
-    std::fs::write(&path, [0; 1024]).unwrap();
-    assert!(error_of(blue(["commit"]).arg(&path), 2).contains("1024"));
+    assert!(error_of(blue(["commit"]).arg(dir.path()), 2).contains("folder"));
     std::fs::write(&path, [0; 1025]).unwrap();
+    assert!(error_of(blue(["commit"]).arg(&path), 2).contains("BLUEBLOB"));
+    let mut bytes = vec![0; 1024];
+    state_length(&mut bytes, 1024);
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(error_of(blue(["commit"]).arg(&path), 2).contains("1024"));
+    bytes.push(0);
+    for wrong in [0, 1024, 1026, u64::MAX] {
+        state_length(&mut bytes, wrong);
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(error_of(blue(["commit"]).arg(&path), 2).contains("its record says"));
+    }
+    state_length(&mut bytes, 1025);
+    std::fs::write(&path, &bytes).unwrap();
     assert!(error_of(blue(["commit", "--proof", "2"]).arg(&path), 2).contains("chunks 0 to 1"));
     error_of(blue(["commit", "--proof", "-1"]).arg(&path), 2);
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{blue, json_of, text_of};
+use common::{blue, error_of, json_of, run, text_of};
 
 #[test]
 fn every_present_backend_equals_the_reference() {
@@ -23,6 +23,31 @@ fn every_present_backend_equals_the_reference() {
         assert_eq!(row["logits_digest"], rows[0]["logits_digest"]);
         assert!(row["tokens_per_s"].as_f64().unwrap() > 0.0);
     }
+    // The digest is that of the logits which `blue logits` prints for the same run.
+    let ids: Vec<String> = ["compared_prompt_ids", "compared_output_ids"]
+        .iter()
+        .flat_map(|key| demo[key].as_array().unwrap())
+        .map(ToString::to_string)
+        .collect();
+    let blob = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../models/default/blue-tiny.blob"
+    );
+    let logits = json_of(&mut blue([
+        "logits",
+        blob,
+        "--json",
+        "--tokens",
+        &ids.join(","),
+    ]));
+    let bytes: Vec<u8> = logits["logits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|v| (v.as_i64().unwrap() as i32).to_le_bytes())
+        .collect();
+    let digest = int_engine::commitment::Commitment(int_engine::commitment::keccak256(&bytes));
+    assert_eq!(rows[0]["logits_digest"], digest.to_string());
     // The answer is a function of the embedded blob alone.
     let again = json_of(&mut blue(["demo", "--json"]));
     assert_eq!(
@@ -45,4 +70,22 @@ fn the_text_form_lists_every_backend() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn a_required_backend_must_be_known_and_present() {
+    assert_eq!(
+        json_of(&mut blue([
+            "demo",
+            "--json",
+            "--require",
+            "scalar,reference"
+        ]))["required_absent"],
+        serde_json::json!([])
+    );
+    let error = error_of(&mut blue(["demo", "--require", "scalar,gpu"]), 2);
+    assert!(error.contains("scalar"), "{error}");
+    let avx2 = run(&mut blue(["demo", "--json", "--require", "avx2"]));
+    let here = int_engine::kernels::Kernels::by_name("avx2").is_ok();
+    assert_eq!(avx2.status.code(), Some(if here { 0 } else { 3 }));
 }

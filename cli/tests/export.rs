@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{blue, error_of, json_of, text_of};
+use common::{blue, error_of, json_of, run, text_of};
 use serde_json::Value;
 
 fn models(name: &str) -> String {
@@ -41,9 +41,11 @@ fn golden_checkpoints_export_and_their_logits_stay_close() {
                 .arg(&report),
         );
         assert_eq!(done["blob"], blob.to_str().unwrap());
+        assert_eq!(done["calibration"], "random ids");
         assert!(done["tokenizer"].is_null() && done["tokenizer_config"].is_null());
         let written: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
         assert_eq!(written["commitment"], done["commitment"]);
+        assert_eq!(written["calibration"], "random ids");
         let commitment = text_of(blue(["commit"]).arg(&blob));
         let commitment = commitment.trim_end();
         assert!(commitment.ends_with(done["commitment"].as_str().unwrap()));
@@ -93,9 +95,19 @@ fn the_blob_does_not_depend_on_threads_and_an_earlier_export_is_replaced() {
     let folder = models("golden/a_qwen3_tied_bf16");
     // Left by another model of the same name: it would not fit.
     fs::write(dir.path().join("other.tokenizer.json"), "{}").unwrap();
-    fs::write(&other, "old").unwrap();
+    fs::write(&other, "BLUEBLOB old").unwrap();
     text_of(blue(["export", &folder, "--threads", "1", "-o"]).arg(&one));
-    text_of(blue(["export", &folder, "--threads", "3", "-o"]).arg(&other));
+    let told = run(blue(["export", &folder, "--threads", "3", "-o"]).arg(&other));
+    let told = String::from_utf8(told.stderr).unwrap();
+    for part in [
+        "random ids",
+        "layers: 0/",
+        "removed",
+        "other.tokenizer.json",
+        "run again",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
     assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap());
     assert_eq!(names(dir.path()), ["one.blob", "other.blob"]);
 }
@@ -132,6 +144,7 @@ fn a_trained_checkpoint_exports_with_its_tokenizer_and_template() {
             .arg("--calibration")
             .arg(&calibration),
     );
+    assert_eq!(done["calibration"], "text");
     assert_eq!(
         fs::read(dir.path().join("m.tokenizer.json")).unwrap(),
         fs::read(source.join("tokenizer.json")).unwrap()
@@ -223,6 +236,21 @@ fn bad_exports_end_before_the_work_and_leave_nothing() {
         )
         .contains("no.txt")
     );
+    fs::write(&blob, "a letter").unwrap();
+    assert!(error_of(blue(["export", &folder, "-o"]).arg(&blob), 2).contains("m.blob"));
+    assert_eq!(fs::read(&blob).unwrap(), b"a letter");
+    fs::remove_file(&blob).unwrap();
+    let empty = dir.path().join("empty.txt");
+    fs::write(&empty, "").unwrap();
+    let error = error_of(
+        blue(["export", &models("tiny-austen"), "--calibration"])
+            .arg(&empty)
+            .arg("-o")
+            .arg(&blob),
+        2,
+    );
+    assert!(error.contains("empty.txt holds no tokens"), "{error}");
+    fs::remove_file(&empty).unwrap();
     let damaged = dir.path().join("damaged");
     fs::create_dir(&damaged).unwrap();
     fs::copy(format!("{folder}/config.json"), damaged.join("config.json")).unwrap();

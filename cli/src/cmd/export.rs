@@ -2,18 +2,23 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use exporter::{ExportError, ExportOptions, Report, calibration};
 use float_engine::chat::{ChatError, ChatTemplate};
 use float_engine::config::ModelConfig;
 use float_engine::tokenizer::Tokenizer;
-use indicatif::ProgressBar;
 use int_engine::commitment::keccak256;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::loaded::{parse_threads, threads};
-use crate::progress::Progress;
+use crate::progress::{Bar, Progress};
+use crate::sniff::{Kind, sniff};
 use crate::{bundle, files, output, source_file};
 
 const HELP: &str = "\
@@ -24,7 +29,8 @@ Examples:
 Beside OUT.blob stand OUT.tokenizer.json, whose digest the blob holds, and OUT.tokenizer_config.json with
 the chat template, where the checkpoint has them. The same checkpoint and calibration give the same blob
 on every machine and with any number of threads. An export that was broken off goes on when it is started
-again. --json prints the report as one line, with the keys blob, tokenizer and tokenizer_config.";
+again. --json prints the report as one line, with the keys blob, tokenizer, tokenizer_config and
+calibration: \"text\", or \"random ids\" for a checkpoint without a tokenizer.";
 
 /// Ids of the windows that stand in for text when the checkpoint has no tokenizer: windows, tokens each, seed.
 const SYNTHETIC: (usize, usize, u64) = (8, 128, 0x626c_7565);
@@ -60,7 +66,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         .into_iter()
         .flatten()
     {
-        if path.is_dir() || !files::folder_of(path).is_dir() {
+        if path.is_dir() {
+            return Err(Failure::input(format!("{} is a folder", path.display()))
+                .hint("name the file to write"));
+        }
+        if !files::folder_of(path).is_dir() {
             return Err(Failure::input(format!("cannot write {}", path.display()))
                 .hint("name a file in a folder that exists"));
         }
@@ -82,6 +92,14 @@ pub(crate) fn run(args: Args) -> Outcome {
         .hint("name another output"));
     }
     let checkpoint = source_file::open(&args.source)?;
+    if args.output.exists() && sniff(&args.output).ok() != Some(Kind::Blob) {
+        return Err(Failure::input(format!(
+            "{} exists and is not a blob: it is not overwritten",
+            args.output.display()
+        ))
+        .hint("name another output, or remove the file"));
+    }
+    let progress = Progress::new(args.json);
     let config = checkpoint.config();
     let tokenizer = tokenizer_of(&args.source)?;
     let template = template_of(&args.source)?;
@@ -101,10 +119,13 @@ pub(crate) fn run(args: Args) -> Outcome {
         .as_ref()
         .map_or([0; 32], |(_, json)| keccak256(json));
 
-    let mut bars = Bars {
-        progress: Progress::new(args.json),
-        bar: None,
+    let calibration = if tokenizer.is_some() {
+        "text"
+    } else {
+        progress.note("warning: the checkpoint has no tokenizer: activations are measured on random ids, not on text");
+        "random ids"
     };
+    let mut bars = Bars::new(progress, &args.output);
     let done = exporter::export(&checkpoint, &args.output, &options, &mut bars);
     bars.finish();
     let report = done.map_err(|e| refused(e, &args.source))?;
@@ -112,13 +133,26 @@ pub(crate) fn run(args: Args) -> Outcome {
         &args.output,
         tokenizer.map(|(_, json)| json).as_deref(),
         template.as_ref(),
+        progress,
     )?;
+    let report = Full {
+        report: &report,
+        calibration,
+    };
     if let Some(path) = &args.report {
         let text =
             serde_json::to_vec_pretty(&report).or_runtime("cannot encode the report as JSON")?;
         files::write(path, |out| out.write_all(&text))?;
     }
     show(&report, &args, &beside)
+}
+
+/// The exporter's report and what the activations were measured on.
+#[derive(Serialize)]
+struct Full<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    calibration: &'static str,
 }
 
 /// The tokenizer and the bytes of its file; `None` for a folder without one.
@@ -177,15 +211,23 @@ fn calibration_windows(
             let ids = tokenizer
                 .encode_with_specials(text)
                 .or_input("cannot encode the calibration text")?;
+            if let Some(path) = &args.calibration
+                && ids.is_empty()
+            {
+                return Err(
+                    Failure::input(format!("{} holds no tokens", path.display()))
+                        .hint("name a text of some thousand words"),
+                );
+            }
             Ok(calibration::windows(&ids, config.max_context))
         }
         (None, None) => {
             let (count, tokens, seed) = SYNTHETIC;
-            Ok(synthetic(
-                count,
-                tokens.min(config.max_context),
+            Ok(calibration::random_windows(
                 seed,
                 config.vocab,
+                count,
+                tokens.min(config.max_context),
             ))
         }
         (None, Some(_)) => Err(Failure::input(
@@ -195,34 +237,30 @@ fn calibration_windows(
     }
 }
 
-/// Windows of ids from the generator SplitMix64.
-fn synthetic(windows: usize, tokens: usize, seed: u64, vocab: usize) -> Vec<Vec<u32>> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % vocab as u64) as u32
-    };
-    (0..windows)
-        .map(|_| (0..tokens).map(|_| next()).collect())
-        .collect()
-}
-
 /// Writes the files beside the blob, or removes those of an earlier export; returns the paths written.
 fn write_beside(
     blob: &Path,
     tokenizer: Option<&[u8]>,
     template: Option<&ChatTemplate>,
+    progress: Progress,
 ) -> Outcome<[Option<PathBuf>; 2]> {
     let (tokenizer_path, config_path) = (bundle::tokenizer_path(blob), bundle::config_path(blob));
+    let remove = |path: &Path| -> Outcome {
+        if files::remove(path)? {
+            progress.note(&format!(
+                "removed {}, which belonged to an earlier export",
+                path.display()
+            ));
+        }
+        Ok(())
+    };
     match tokenizer {
         Some(json) => files::write(&tokenizer_path, |out| out.write_all(json))?,
-        None => files::remove(&tokenizer_path)?,
+        None => remove(&tokenizer_path)?,
     }
     match template {
         Some(template) => bundle::write_chat_template(blob, template)?,
-        None => files::remove(&config_path)?,
+        None => remove(&config_path)?,
     }
     Ok([
         tokenizer.map(|_| tokenizer_path),
@@ -230,7 +268,7 @@ fn write_beside(
     ])
 }
 
-fn show(report: &Report, args: &Args, [tokenizer, config]: &[Option<PathBuf>; 2]) -> Outcome {
+fn show(report: &Full<'_>, args: &Args, [tokenizer, config]: &[Option<PathBuf>; 2]) -> Outcome {
     if args.json {
         let mut value =
             serde_json::to_value(report).or_runtime("cannot encode the report as JSON")?;
@@ -241,7 +279,7 @@ fn show(report: &Report, args: &Args, [tokenizer, config]: &[Option<PathBuf>; 2]
         }
         return output::json(&value);
     }
-    let mut text = report.to_text();
+    let mut text = report.report.to_text();
     for path in [Some(&args.output), tokenizer.as_ref(), config.as_ref()]
         .into_iter()
         .flatten()
@@ -262,14 +300,42 @@ fn refused(error: ExportError, source: &Path) -> Failure {
     )
 }
 
-/// One bar a stage.
+/// A step as soon as this after the one before was not computed but found.
+const FOUND: Duration = Duration::from_millis(2);
+/// By then the steps that were found are told.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// One bar a stage; tells where an export goes on that was broken off.
 struct Bars {
     progress: Progress,
-    bar: Option<ProgressBar>,
+    bar: Option<Bar>,
+    /// Whether an earlier run left its work folder.
+    earlier: bool,
+    last: Instant,
+    /// Steps at the beginning of the stage that were found, while no other came.
+    found: Option<Arc<AtomicU64>>,
+    teller: Option<JoinHandle<()>>,
 }
 
 impl Bars {
+    fn new(progress: Progress, output: &Path) -> Self {
+        let mut partial = output.as_os_str().to_owned();
+        partial.push(".partial");
+        Self {
+            progress,
+            bar: None,
+            earlier: Path::new(&partial).is_dir(),
+            last: Instant::now(),
+            found: None,
+            teller: None,
+        }
+    }
+
     fn finish(&mut self) {
+        if let Some(teller) = self.teller.take() {
+            // The thread only waits and prints.
+            let _ = teller.join();
+        }
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
@@ -279,29 +345,40 @@ impl Bars {
 impl exporter::Progress for Bars {
     fn stage(&mut self, name: &str, steps: u64) {
         self.finish();
-        self.bar = Some(self.progress.items(name, steps));
+        let bar = self.progress.stage(name, steps);
+        self.found = None;
+        if name == "layers" {
+            if self.earlier {
+                self.found = Some(Arc::default());
+            } else {
+                bar.note("an export that is broken off goes on when the same command is run again");
+            }
+        }
+        self.bar = Some(bar);
+        self.last = Instant::now();
     }
 
     fn step(&mut self) {
-        if let Some(bar) = &self.bar {
+        let now = Instant::now();
+        let soon = now.duration_since(self.last) < FOUND;
+        self.last = now;
+        if soon && let Some(found) = &self.found {
+            let first = found.fetch_add(1, Ordering::Relaxed) == 0;
+            if first && let Some(bar) = &self.bar {
+                let (found, tell) = (Arc::clone(found), bar.teller());
+                self.teller = Some(std::thread::spawn(move || {
+                    std::thread::sleep(SETTLED);
+                    tell(&format!(
+                        "going on at layer {}",
+                        found.load(Ordering::Relaxed)
+                    ));
+                }));
+            }
+        } else {
+            self.found = None;
+        }
+        if let Some(bar) = &mut self.bar {
             bar.inc(1);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::synthetic;
-
-    #[test]
-    fn synthetic_windows_are_a_function_of_the_seed() {
-        let a = synthetic(2, 40, 7, 257);
-        assert_eq!(a, synthetic(2, 40, 7, 257));
-        assert_ne!(a, synthetic(2, 40, 8, 257));
-        assert!(
-            a.len() == 2
-                && a.iter()
-                    .all(|w| w.len() == 40 && w.iter().all(|&id| id < 257))
-        );
     }
 }

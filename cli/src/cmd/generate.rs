@@ -23,7 +23,7 @@ decode_tokens_per_s. output_ids and the stop id rule are those of spec 3.5.";
 
 /// Continue a prompt, always with the most likely token.
 #[derive(clap::Args)]
-#[command(after_help = HELP, group = clap::ArgGroup::new("input").required(true).args(["tokens", "prompt"]))]
+#[command(after_help = HELP, override_usage = "blue generate [BLOB] <--tokens <1,2,3>|--prompt <TEXT>> --max-new <N> [OPTIONS]", group = clap::ArgGroup::new("input").required(true).args(["tokens", "prompt"]))]
 pub(crate) struct Args {
     /// The blob [default: the embedded model]
     blob: Option<PathBuf>,
@@ -45,7 +45,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let blob = args.blob.as_deref();
-    let loaded = Loaded::open(blob, &args.run, Progress::new(args.json))?;
+    let progress = Progress::new(args.json);
+    let loaded = Loaded::open(blob, &args.run, progress)?;
     let prompt = match (&args.tokens, &args.prompt) {
         (Some(list), _) => list.0.clone(),
         (None, text) => ids::encode(loaded.tokenizer(blob)?, text.as_deref().unwrap_or_default())?,
@@ -74,7 +75,13 @@ pub(crate) fn run(args: Args) -> Outcome {
         show(stream.finish())?;
     }
     if !args.json {
-        return output::text("\n");
+        output::text("\n")?;
+        match done.finish {
+            "length" => progress.terminal_note("note: cut at --max-new"),
+            "context" => progress.terminal_note("note: cut, the context is full"),
+            _ => {}
+        }
+        return Ok(());
     }
     output::json(&json!({
         "prompt_ids": prompt,

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use int_engine::blob::Header;
+use int_engine::tables;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Outcome;
+use crate::progress::Progress;
 use crate::{blob_file, output};
 
 const HELP: &str = "\
@@ -30,23 +32,20 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.json {
         return output::json(&as_json(&header, file_len));
     }
-    let mut rows: Vec<Vec<String>> = record(&header)
+    if file_len != header.total_len {
+        Progress::new(false).note(&format!(
+            "warning: {} has {file_len} bytes, its record says {}: it will not load",
+            args.blob.display(),
+            header.total_len
+        ));
+    }
+    let rows: Vec<(String, String)> = record(&header)
         .into_iter()
         .map(|(name, value)| {
-            vec![
-                name.to_string(),
-                value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), String::from),
-            ]
+            let text = value.as_str().map(String::from);
+            (name.to_string(), text.unwrap_or_else(|| value.to_string()))
         })
         .collect();
-    rows.extend(
-        header
-            .metadata
-            .iter()
-            .map(|(key, value)| vec![format!("metadata {key}"), value.clone()]),
-    );
     let mut tensors = vec![
         ["tensor", "type", "shape", "offset", "bytes"]
             .map(String::from)
@@ -62,19 +61,22 @@ pub(crate) fn run(args: Args) -> Outcome {
             e.length.to_string(),
         ]);
     }
-    let mut text = format!(
-        "{}\n{}\n{} tensors, {}\n",
-        output::table(&rows),
+    let mut text = output::pairs(&rows);
+    if !header.metadata.is_empty() {
+        text.push_str("\nmetadata\n");
+        let metadata: Vec<_> = header
+            .metadata
+            .iter()
+            .map(|(key, value)| (format!("  {key}"), value.clone()))
+            .collect();
+        text.push_str(&output::pairs(&metadata));
+    }
+    text.push_str(&format!(
+        "\n{}\n{} tensors, {}\n",
         output::table(&tensors),
         header.entries.len(),
         output::bytes(header.total_len)
-    );
-    if file_len != header.total_len {
-        text.push_str(&format!(
-            "the file has {file_len} bytes, the record says {}: it will not load\n",
-            header.total_len
-        ));
-    }
+    ));
     output::text(&text)
 }
 
@@ -82,7 +84,14 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn record(header: &Header) -> Vec<(&'static str, Value)> {
     let c = &header.config;
     let d = c.dims();
+    // A record that was read has the one accepted value of each of these.
+    let bytes = header.to_bytes();
+    let version = |at: usize| bytes[at..].first_chunk().map(|b| u32::from_le_bytes(*b));
+    let digest = |digest: [u8; 32]| json!(output::hex(&digest));
     vec![
+        ("format_version", json!(version(8))),
+        ("spec_version", json!(version(12))),
+        ("scheme", json!(bytes[16])),
         ("total_len", json!(header.total_len)),
         ("manifest_len", json!(header.manifest_len)),
         ("hidden", json!(d.hidden)),
@@ -97,6 +106,9 @@ fn record(header: &Header) -> Vec<(&'static str, Value)> {
         ("qk_norm", json!(d.qk_norm)),
         ("tied", json!(d.tied)),
         ("eps", json!(d.eps)),
+        ("exp2_digest", digest(tables::EXP2_DIGEST)),
+        ("sigmoid_digest", digest(tables::SIGMOID_DIGEST)),
+        ("rope_digest", digest(tables::ROPE_DIGEST)),
         (
             "tokenizer_digest",
             json!(output::hex(&header.tokenizer_digest)),

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::backend::refused;
+use crate::backend::{Backend, refused};
 use crate::failure::{Context, Failure, Outcome};
 use crate::ids::{self, TokenList};
 use crate::loaded::{Loaded, RunArgs};
 use crate::progress::Progress;
+use crate::sniff::{Kind, sniff};
 use crate::{output, source_file};
 
 const HELP: &str = "\
@@ -18,7 +19,7 @@ Examples:
 
 --json prints one line with the keys kind, scale and logits (one a vocabulary row).
   From a blob:       kind \"int\", the integers of spec 3.4 and scale 65536: a logit is value / 65536.
-  From a checkpoint: kind \"float\", the float32 reference and scale 1.";
+  From a checkpoint: kind \"float\", the float32 reference and scale 1; --backend is refused.";
 
 /// Ids shown without `--json`.
 const SHOWN: usize = 10;
@@ -42,8 +43,15 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome {
     let progress = Progress::new(args.json);
     let ids = &args.tokens.0;
-    if source_file::is_checkpoint(&args.source)? {
-        let model = source_file::load(&args.source, progress)?;
+    if !matches!(sniff(&args.source)?, Kind::Blob | Kind::Other) {
+        let checkpoint = source_file::open(&args.source)?;
+        if !matches!(args.run.backend, Backend::Auto) {
+            return Err(Failure::input(
+                "--backend chooses integer kernels, and a checkpoint is computed in float",
+            )
+            .hint("leave --backend out"));
+        }
+        let model = source_file::load(&args.source, &checkpoint, progress)?;
         let (vocab, max) = (model.config().vocab, model.config().max_context);
         let mut session = model.session();
         let logits = model

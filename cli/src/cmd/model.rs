@@ -93,12 +93,28 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 }
 
+/// What a folder has of a checkpoint, by its length.
+#[derive(PartialEq, Eq)]
+enum State {
+    Absent,
+    Incomplete,
+    Present,
+}
+
+fn state(dir: &Path, known: &Known) -> State {
+    match fs::metadata(dir.join(known.file)) {
+        Ok(facts) if facts.is_file() && facts.len() == known.file_bytes => State::Present,
+        Ok(_) => State::Incomplete,
+        Err(_) => State::Absent,
+    }
+}
+
 fn run_list(args: &List) -> Outcome {
     let dir = folder(args.dir.as_deref())?;
     if args.json {
         let models: Vec<_> = KNOWN
             .iter()
-            .map(|k| json!({"name": k.name, "about": k.about, "bytes": k.file_bytes, "sha256": k.file_sha256, "path": dir.join(k.file), "present": dir.join(k.file).is_file()}))
+            .map(|k| json!({"name": k.name, "about": k.about, "bytes": k.file_bytes, "sha256": k.file_sha256, "path": dir.join(k.file), "present": state(&dir, k) == State::Present, "incomplete": state(&dir, k) == State::Incomplete}))
             .collect();
         return output::json(&json!({ "models": models }));
     }
@@ -109,10 +125,10 @@ fn run_list(args: &List) -> Outcome {
         "about".into(),
     ]];
     for k in &KNOWN {
-        let present = if dir.join(k.file).is_file() {
-            "yes"
-        } else {
-            "no"
+        let present = match state(&dir, k) {
+            State::Absent => "no",
+            State::Incomplete => "incomplete",
+            State::Present => "yes",
         };
         rows.push(vec![
             k.name.into(),
@@ -166,11 +182,15 @@ fn download(known: &Known, dir: &Path, path: &Path, progress: Progress) -> Outco
         .prefix(".blue-fetch-")
         .tempdir_in(dir)
         .or_runtime(format!("cannot create a folder in {}", dir.display()))?;
-    let spinner = progress.spinner(&format!(
+    let label = format!(
         "downloading {} ({})",
         known.requirement,
         output::bytes(known.file_bytes)
-    ));
+    );
+    if progress == Progress::Plain {
+        progress.note(&label);
+    }
+    let spinner = progress.spinner(&label);
     let pip = [
         "-m",
         "pip",
@@ -220,18 +240,15 @@ fn python<'a>(args: impl Iterator<Item = &'a std::ffi::OsStr>, doing: &str) -> O
         return Ok(());
     }
     let told = String::from_utf8_lossy(&done.stderr);
-    let mut last: Vec<&str> = told
-        .lines()
-        .rev()
-        .map(str::trim)
-        .filter(|l| !l.is_empty())
-        .take(3)
-        .collect();
-    last.reverse();
+    let mut lines = told.lines().rev().map(str::trim).filter(|l| !l.is_empty());
+    let last = lines
+        .clone()
+        .find(|l| l.starts_with("ERROR:"))
+        .or_else(|| lines.next());
     Err(Failure::runtime(format!(
         "python3 failed to {doing} ({}): {}",
         done.status,
-        last.join("; ")
+        last.unwrap_or("no message")
     )))
 }
 

@@ -15,7 +15,8 @@ Example:
   blue verify model.blob --commitment \"$(blue commit model.blob)\"
 
 Loads the blob as the engine does: format, ranges of every tensor, commitment; then the digest of the
-tokenizer file beside it, where there is one. A defect or another commitment ends with exit code 3.";
+tokenizer file beside it, where there is one. A defect or another commitment ends with exit code 3;
+--json then prints {\"verified\": false, \"reason\": …}.";
 
 /// Check a blob and the tokenizer file beside it against a commitment.
 #[derive(clap::Args)]
@@ -32,6 +33,17 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    let checked = check(&args);
+    if let Err(failure) = &checked
+        && args.json
+        && failure.is_mismatch()
+    {
+        output::json(&json!({"verified": false, "reason": failure.reason()}))?;
+    }
+    checked
+}
+
+fn check(args: &Args) -> Outcome {
     let model = blob_file::load(
         &args.blob,
         Loader::new().expect(args.commitment),
