@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use exporter::quality::Comparison;
 use float_engine::source::Checkpoint;
 use float_engine::tokenizer::Tokenizer;
-use int_engine::engine::argmax;
 use serde_json::json;
 
 use crate::backend::refused;
@@ -55,15 +55,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Sums over predictions, in nats.
-#[derive(Default)]
-struct Sums {
-    predictions: u64,
-    nll_float: f64,
-    nll_int: f64,
-    kl: f64,
-    agree: u64,
-}
+/// Positions whose float logits are held at a time.
+const BLOCK: usize = 64;
 
 pub(crate) fn run(args: Args) -> Outcome {
     let progress = Progress::new(args.json);
@@ -116,28 +109,39 @@ pub(crate) fn run(args: Args) -> Outcome {
         "predictions",
         ids.chunks(window).map(|w| w.len() as u64 - 1).sum(),
     );
-    let mut sums = Sums::default();
+    let mut comparison = Comparison::default();
+    let threads = args.run.threads().get();
     for window in ids.chunks(window).filter(|w| w.len() >= 2) {
         let inputs = &window[..window.len() - 1];
         crate::ids::check(inputs, loaded.model.config())?;
-        let expected = float
-            .logits(inputs, args.run.threads().get())
-            .or_input("the float checkpoint refuses the text")?;
-        let mut sink = |position: usize, logits: &[i32]| {
-            sums.add(
-                &expected[position * config.vocab..][..config.vocab],
-                logits,
-                window[position + 1] as usize,
-            );
-            bar.inc(1);
+        let mut session = loaded.session()?;
+        let (mut held, mut failed) = (Vec::new(), None);
+        let mut take = |position: usize, row: &[f32]| {
+            held.extend_from_slice(row);
+            let count = held.len() / config.vocab;
+            if failed.is_some() || (count < BLOCK && position + 1 < inputs.len()) {
+                return;
+            }
+            let first = position + 1 - count;
+            let mut add = |at: usize, logits: &[i32]| {
+                let float = &held[(at - first) * config.vocab..][..config.vocab];
+                comparison.add(float, logits, Some(window[at + 1]));
+                bar.inc(1);
+            };
+            failed = session
+                .feed_all_logits(&inputs[first..=position], &mut add)
+                .err();
+            held.clear();
         };
-        loaded
-            .session()?
-            .feed_all_logits(inputs, &mut sink)
-            .map_err(refused)?;
+        float
+            .logits_each(inputs, threads, &mut take)
+            .or_input("the float checkpoint refuses the text")?;
+        if let Some(error) = failed {
+            return Err(refused(error));
+        }
     }
     bar.finish_and_clear();
-    report(&sums, source_matches, args.json)
+    report(&comparison, source_matches, args.json)
 }
 
 /// Whether the fingerprint in a blob's metadata is the checkpoint's; `None` when there is none.
@@ -157,36 +161,12 @@ fn percent(value: f64) -> String {
     format!("{value:+.3} %")
 }
 
-impl Sums {
-    /// One prediction: float logits, Q16 integer logits, the id that follows.
-    fn add(&mut self, float: &[f32], int: &[i32], next: usize) {
-        let of_float: Vec<f64> = float.iter().map(|&v| f64::from(v)).collect();
-        let of_int: Vec<f64> = int.iter().map(|&v| f64::from(v) / 65536.0).collect();
-        let (log_z_float, log_z_int) = (log_sum_exp(&of_float), log_sum_exp(&of_int));
-        self.predictions += 1;
-        self.nll_float += log_z_float - of_float[next];
-        self.nll_int += log_z_int - of_int[next];
-        self.kl += of_float
-            .iter()
-            .zip(&of_int)
-            .map(|(f, i)| (f - log_z_float).exp() * ((f - log_z_float) - (i - log_z_int)))
-            .sum::<f64>();
-        self.agree += u64::from(float_engine::forward::argmax(float) == argmax(int));
-    }
-}
-
-fn log_sum_exp(x: &[f64]) -> f64 {
-    let top = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    top + x.iter().map(|v| (v - top).exp()).sum::<f64>().ln()
-}
-
-fn report(sums: &Sums, source_matches: Option<bool>, as_json: bool) -> Outcome {
-    let n = sums.predictions as f64;
-    let (float, int) = ((sums.nll_float / n).exp(), (sums.nll_int / n).exp());
-    let (kl, agreement) = (sums.kl / n, sums.agree as f64 / n);
+fn report(comparison: &Comparison, source_matches: Option<bool>, as_json: bool) -> Outcome {
+    let (float, int) = (comparison.perplexity_float(), comparison.perplexity_int());
+    let (kl, agreement) = (comparison.kl_mean(), comparison.top1_agreement());
     if as_json {
         return output::json(&json!({
-            "tokens": sums.predictions,
+            "tokens": comparison.predictions(),
             "perplexity_float": float,
             "perplexity_int": int,
             "kl_mean": kl,
@@ -196,7 +176,7 @@ fn report(sums: &Sums, source_matches: Option<bool>, as_json: bool) -> Outcome {
     }
     output::text(&format!(
         "predictions       {}\nperplexity float  {float:.4}\nperplexity int    {int:.4}  ({})\nKL(float || int)  {kl:.6} nats\ntop-1 agreement   {:.2} %\n",
-        sums.predictions,
+        comparison.predictions(),
         percent(100.0 * (int / float - 1.0)),
         100.0 * agreement
     ))
@@ -204,31 +184,11 @@ fn report(sums: &Sums, source_matches: Option<bool>, as_json: bool) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sums, percent};
+    use super::percent;
 
     #[test]
     fn there_is_no_negative_zero() {
         assert_eq!(percent(-0.000_499), "+0.000 %");
         assert_eq!(percent(-0.000_6), "-0.001 %");
-    }
-
-    #[test]
-    fn equal_logits_have_no_divergence() {
-        let mut sums = Sums::default();
-        sums.add(&[1.0, 2.0, -3.0], &[65536, 131_072, -196_608], 1);
-        assert_eq!((sums.predictions, sums.agree), (1, 1));
-        assert!(sums.kl.abs() < 1e-15 && (sums.nll_float - sums.nll_int).abs() < 1e-15);
-    }
-
-    #[test]
-    fn a_known_divergence() {
-        // Float: even odds. Integer: logits 0 and ln 3 give 1/4 and 3/4: KL = ln(2/sqrt 3).
-        let mut sums = Sums::default();
-        sums.add(&[0.0, 0.0], &[0, (3f64.ln() * 65536.0).round() as i32], 0);
-        assert!((sums.kl - (2.0 / 3f64.sqrt()).ln()).abs() < 1e-5);
-        assert!(
-            (sums.nll_float - 2f64.ln()).abs() < 1e-12 && (sums.nll_int - 4f64.ln()).abs() < 1e-5
-        );
-        assert_eq!(sums.agree, 0);
     }
 }
