@@ -25,6 +25,14 @@ pub enum ExportError {
         /// The cause.
         source: std::io::Error,
     },
+    /// Another export holds the work folder of this output.
+    #[error(
+        "{folder} is in use: another export writes to this output; wait for its end or name another output"
+    )]
+    Busy {
+        /// The work folder.
+        folder: PathBuf,
+    },
     /// The calibration data are unusable.
     #[error("calibration: {0}")]
     Calibration(#[from] CalibrationError),

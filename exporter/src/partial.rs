@@ -6,16 +6,22 @@
 use crate::error::ExportError;
 use crate::gptq::Quantized;
 use sha2::{Digest, Sha256};
-use std::io::Write;
+use std::fs::{File, TryLockError};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"BLUEPART";
 const HEADER: usize = 8 + 32 + 8;
 
-/// A work folder.
+/// The file whose lock one running export holds.
+const LOCK: &str = "lock";
+
+/// A work folder, locked against other exports to the same output.
 pub(crate) struct Partial {
     folder: PathBuf,
     key: [u8; 32],
+    /// Held, not read: the lock ends with the file.
+    _lock: File,
 }
 
 impl Partial {
@@ -25,7 +31,17 @@ impl Partial {
         name.push(".partial");
         let folder = PathBuf::from(name);
         std::fs::create_dir_all(&folder).map_err(ExportError::io(&folder))?;
-        Ok(Self { folder, key })
+        let path = folder.join(LOCK);
+        let lock = File::create(&path).map_err(ExportError::io(&path))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                folder,
+                key,
+                _lock: lock,
+            }),
+            Err(TryLockError::WouldBlock) => Err(ExportError::Busy { folder }),
+            Err(TryLockError::Error(e)) => Err(ExportError::io(&path)(e)),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -37,7 +53,7 @@ impl Partial {
         let (path, beside) = (self.path(name), self.path(&format!("{name}.tmp")));
         let mut hash = Sha256::new();
         let write = || -> std::io::Result<()> {
-            let mut file = std::fs::File::create(&beside)?;
+            let mut file = File::create(&beside)?;
             for part in [&MAGIC[..], &self.key, &index.to_le_bytes(), payload] {
                 hash.update(part);
                 file.write_all(part)?;
@@ -63,10 +79,29 @@ impl Partial {
         good.then(|| (index, bytes.split_off(HEADER)))
     }
 
-    /// Removes the folder.
+    /// Removes the pieces, of this export or an earlier one, and the folder unless something else is in it.
     pub(crate) fn remove(self) -> Result<(), ExportError> {
-        std::fs::remove_dir_all(&self.folder).map_err(ExportError::io(&self.folder))
+        let remove = || -> std::io::Result<()> {
+            for entry in std::fs::read_dir(&self.folder)? {
+                let path = entry?.path();
+                if path.file_name().is_some_and(|name| name == LOCK) || is_piece(&path) {
+                    std::fs::remove_file(&path)?;
+                }
+            }
+            match std::fs::remove_dir(&self.folder) {
+                Err(e) if e.kind() != std::io::ErrorKind::DirectoryNotEmpty => Err(e),
+                _ => Ok(()),
+            }
+        };
+        remove().map_err(ExportError::io(&self.folder))
     }
+}
+
+/// Whether a file is a piece, whole or cut short.
+fn is_piece(path: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    path.is_file() && read.is_ok() && start == *MAGIC
 }
 
 /// Makes renames in a folder durable, where folders can be synced.
@@ -77,7 +112,7 @@ pub(crate) fn sync_folder(folder: &Path) -> std::io::Result<()> {
         folder
     };
     if cfg!(unix) {
-        std::fs::File::open(folder)?.sync_all()
+        File::open(folder)?.sync_all()
     } else {
         Ok(())
     }
@@ -180,7 +215,6 @@ mod tests {
         part.store("piece", 3, b"payload").unwrap();
         assert_eq!(part.load("piece"), Some((3, b"payload".to_vec())));
         assert_eq!(part.load("other"), None);
-        assert_eq!(Partial::open(&out, [8; 32]).unwrap().load("piece"), None);
         let path = part.path("piece");
         let good = std::fs::read(&path).unwrap();
         for i in 0..good.len() {
@@ -193,6 +227,27 @@ mod tests {
         }
         std::fs::write(&path, &good).unwrap();
         assert!(part.load("piece").is_some());
+        drop(part);
+        let other = Partial::open(&out, [8; 32]).unwrap();
+        assert_eq!(other.load("piece"), None);
+        other.remove().unwrap();
+        assert!(!dir.path().join("model.blob.partial").exists());
+    }
+
+    #[test]
+    fn one_export_at_a_time_and_only_its_own_files_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("model.blob");
+        let part = Partial::open(&out, [7; 32]).unwrap();
+        assert!(matches!(
+            Partial::open(&out, [7; 32]),
+            Err(ExportError::Busy { .. })
+        ));
+        part.store("piece", 3, b"payload").unwrap();
+        let foreign = dir.path().join("model.blob.partial/mine.txt");
+        std::fs::write(&foreign, "kept").unwrap();
         part.remove().unwrap();
+        assert_eq!(std::fs::read_to_string(&foreign).unwrap(), "kept");
+        assert!(!dir.path().join("model.blob.partial/piece").exists());
     }
 }

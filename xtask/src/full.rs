@@ -291,13 +291,7 @@ pub(crate) fn full(options: &Options) -> Result<()> {
     let stressed = bench.path("smollm2-outliers");
     stress::run(Path::new(&gguf), Path::new(&stressed), 1)?;
     bench.export(&stressed, "outliers.blob", "2")?;
-    bench.quality(
-        "SmolLM2 with outliers",
-        "outliers.blob",
-        &stressed,
-        5120,
-        true,
-    )?;
+    bench.quality("SmolLM2 with outliers", "outliers.blob", &stressed, 5120)?;
     fs::remove_dir_all(&stressed)?;
 
     let qwen = bench.path("qwen3-0.6b-synthetic");
