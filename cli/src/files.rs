@@ -21,14 +21,15 @@ const MAX_WHOLE: u64 = 1 << 30;
 
 /// Opens a regular file; a device could be read without end.
 pub(crate) fn open(path: &Path) -> Outcome<(File, u64)> {
-    let file = File::open(path).map_err(|e| Failure::file(path, e))?;
-    let facts = file.metadata().map_err(|e| Failure::file(path, e))?;
+    // Before the file is opened: opening a pipe waits for its other end.
+    let facts = fs::metadata(path).map_err(|e| Failure::file(path, e))?;
     if !facts.is_file() {
         return Err(Failure::input(format!(
             "cannot read {}: it is not a regular file",
             path.display()
         )));
     }
+    let file = File::open(path).map_err(|e| Failure::file(path, e))?;
     Ok((file, facts.len()))
 }
 
@@ -54,8 +55,23 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
     String::from_utf8(read(path)?).or_input(format!("{} is not UTF-8 text", path.display()))
 }
 
+/// Refuses a path that names anything but a regular file or nothing.
+pub(crate) fn replaceable(path: &Path) -> Outcome {
+    match fs::metadata(path) {
+        Ok(facts) if !facts.is_file() => Err(Failure::input(format!(
+            "{} exists and is not a regular file: it is not replaced",
+            path.display()
+        ))
+        .hint("name another output")),
+        _ => Ok(()),
+    }
+}
+
 /// Writes `path` whole or not at all: readers see the old file or the new one, never a part.
+///
+/// A device, pipe or folder of that name is not replaced.
 pub(crate) fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Outcome {
+    replaceable(path)?;
     let attempt = || -> io::Result<()> {
         let temporary = beside(path)?;
         let mut out = BufWriter::with_capacity(1 << 20, temporary.as_file());

@@ -268,3 +268,54 @@ fn bad_exports_end_before_the_work_and_leave_nothing() {
     error_of(blue(["export"]).arg(&weights).arg("-o").arg(&weights), 2);
     assert_eq!(fs::read(&weights).unwrap(), u64::MAX.to_le_bytes());
 }
+
+#[cfg(unix)]
+#[test]
+fn what_is_not_a_regular_file_is_neither_read_nor_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe.blob");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let source = models("golden/a_qwen3_tied_bf16");
+    let error = error_of(blue(["export", &source, "-o"]).arg(&pipe), 2);
+    assert!(error.contains("not a regular file"), "{error}");
+    let other = dir.path().join("other.blob");
+    let error = error_of(
+        blue(["export", &source, "-o"])
+            .arg(&other)
+            .arg("--report")
+            .arg(&pipe),
+        2,
+    );
+    assert!(error.contains("not a regular file"), "{error}");
+    // Opening the pipe would wait for a writer without end.
+    for command in ["inspect", "commit", "verify"] {
+        let mut run = blue([command]);
+        if command == "verify" {
+            run.args(["--commitment", &format!("0x{}", "00".repeat(32))]);
+        }
+        let error = error_of(run.arg(&pipe), 2);
+        assert!(error.contains("not a regular file"), "{error}");
+    }
+    assert_eq!(names(dir.path()), ["pipe.blob"]);
+}
+
+#[test]
+fn the_report_is_none_of_the_files_beside_the_blob() {
+    let dir = tempfile::tempdir().unwrap();
+    let blob = dir.path().join("model.blob");
+    for name in [
+        "model.blob",
+        "model.tokenizer.json",
+        "model.tokenizer_config.json",
+    ] {
+        error_of(
+            blue(["export", &models("golden/a_qwen3_tied_bf16"), "-o"])
+                .arg(&blob)
+                .arg("--report")
+                .arg(dir.path().join(name)),
+            2,
+        );
+    }
+    assert!(names(dir.path()).is_empty());
+}

@@ -74,6 +74,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             return Err(Failure::input(format!("cannot write {}", path.display()))
                 .hint("name a file in a folder that exists"));
         }
+        files::replaceable(path)?;
     }
     let same = |a: &Path, b: &Path| {
         a == b
@@ -81,13 +82,18 @@ pub(crate) fn run(args: Args) -> Outcome {
                 .is_ok_and(|a| std::fs::canonicalize(b).is_ok_and(|b| a == b))
     };
     if same(&args.output, &args.source)
-        || args
-            .report
-            .as_deref()
-            .is_some_and(|report| same(report, &args.output) || same(report, &args.source))
+        || args.report.as_deref().is_some_and(|report| {
+            let beside = [
+                bundle::tokenizer_path(&args.output),
+                bundle::config_path(&args.output),
+            ];
+            same(report, &args.output)
+                || same(report, &args.source)
+                || beside.iter().any(|file| same(report, file))
+        })
     {
         return Err(Failure::input(
-            "the source, the blob and the report are three different files",
+            "the source, the blob, the files beside it and the report are different files",
         )
         .hint("name another output"));
     }
