@@ -11,6 +11,7 @@
 
 pub mod chat;
 pub mod config;
+mod files;
 pub mod forward;
 pub mod source;
 pub mod tokenizer;

@@ -198,3 +198,177 @@ fn bad_conversations() {
         other => panic!("{other:?}"),
     }
 }
+
+const MAX_SOURCE: usize = 64 << 10;
+
+/// Deep shapes cut to the longest accepted source: each is refused or rendered, and neither overflows the stack.
+#[test]
+fn deep_templates_are_refused_or_rendered() {
+    let fill = |open: &str, unit: &str, close: &str| {
+        let n = (MAX_SOURCE - open.len() - close.len()) / unit.len();
+        format!("{open}{}{close}", unit.repeat(n))
+    };
+    for source in [
+        fill("{{ ", "-", "1 }}"),
+        fill("{{ ", "not ", "1 }}"),
+        fill("{{ a", ".b", " }}"),
+        fill("{{ 1", "|int", " }}"),
+        fill("{{ 1", "|d", " }}"),
+        fill("{{ 1", "~1", " }}"),
+        fill("{{ 1", "[1]", " }}"),
+        fill("{{ 1", "()", " }}"),
+        fill("{{ 1", "**1", " }}"),
+        fill("{{ 1", " if 1", " }}"),
+        fill("{{ 1", " is odd", " }}"),
+        fill("{% if 0 %}", "{%elif 0%}", "{% endif %}"),
+        fill("{{ ", "(", "1 }}"),
+        fill("{{ ", "[", "1 }}"),
+        fill("", "{%if 1%}", ""),
+    ] {
+        assert!(source.len() <= MAX_SOURCE);
+        if let Ok(t) = ChatTemplate::new(&source, "", "") {
+            let _ = t.render(&ask(&[("user", "u")]));
+        }
+    }
+    let longest = "x".repeat(MAX_SOURCE);
+    assert!(ChatTemplate::new(&longest, "", "").is_ok());
+    assert!(matches!(
+        ChatTemplate::new(&format!("{longest}x"), "", ""),
+        Err(ChatError::TooLong { .. })
+    ));
+}
+
+#[test]
+fn steps_output_and_ranges_are_bounded() {
+    let render = |source: &str| {
+        ChatTemplate::new(source, "", "")
+            .unwrap()
+            .render(&ask(&[("user", "u")]))
+    };
+    let nested = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}";
+    assert!(matches!(render(nested), Err(ChatError::OutOfFuel { .. })));
+    assert!(matches!(
+        render("{% for a in range(9999) %}{{ 'abcdefgh' * 1000 }}{% endfor %}"),
+        Err(ChatError::OutputTooLong { .. } | ChatError::OutOfFuel { .. })
+    ));
+    for source in [
+        "{{ range(10001) }}",
+        "{{ range(1, 9, 0) }}",
+        "{{ 'x' | indent(9) }}",
+        "{{ '%d' | format(1) }}",
+        "{{ '{:9}'.format(1) }}",
+    ] {
+        let refused =
+            ChatTemplate::new(source, "", "").and_then(|t| t.render(&ask(&[("user", "u")])));
+        assert!(
+            matches!(refused, Err(ChatError::Render(_) | ChatError::Syntax(_))),
+            "{source}: {refused:?}"
+        );
+    }
+    for (source, expected) in [
+        ("{{ range(3) }}", "[0, 1, 2]"),
+        ("{{ range(1, 3) }}", "[1, 2]"),
+        ("{{ range(5, 0, -2) }}", "[5, 3, 1]"),
+        ("{{ range(0) }}{{ range(3, 1) }}", "[][]"),
+        (
+            "{{ range(9223372036854775806, 9223372036854775807, 9) }}",
+            "[9223372036854775806]",
+        ),
+    ] {
+        assert_eq!(render(source).unwrap(), expected, "{source}");
+    }
+}
+
+/// Values that a template nests into one another, as deep as its steps allow.
+#[test]
+fn deep_values_do_not_overflow() {
+    for end in [
+        "",
+        "{{ n.x }}",
+        "{{ n.x | tojson }}",
+        "{{ n.x == n.x }}",
+        "{{ {n.x: 1} }}",
+    ] {
+        let source = format!(
+            "{{% set n = namespace(x=0) %}}{{% for a in range(100) %}}{{% for b in range(9999) %}}\
+             {{% set n.x = [n.x] %}}{{% if b == 9998 and a == 9 %}}{end}{{% endif %}}{{% endfor %}}{{% endfor %}}"
+        );
+        let t = ChatTemplate::new(&source, "", "").unwrap();
+        assert!(t.render(&ask(&[("user", "u")])).is_err());
+    }
+}
+
+#[test]
+fn long_conversations_are_within_the_bounds() {
+    let long = "word ".repeat(2000);
+    let messages: Vec<(&str, &str)> = (0..400)
+        .map(|i| (["user", "assistant"][i % 2], long.as_str()))
+        .collect();
+    let t = ChatTemplate::new(THINKING, "", "").unwrap();
+    assert!(t.render(&ask(&messages)).unwrap().len() > 400 * long.len());
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_devices_and_long_files_are_refused() {
+    use float_engine::config::{ConfigError, ModelConfig};
+    use float_engine::source::{Checkpoint, SourceError};
+    use float_engine::tokenizer::TokenizerError;
+    for name in [
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+        "model.safetensors",
+    ] {
+        let dir = common::copy_of("golden/a_qwen3_tied_bf16");
+        let path = dir.path().join(name);
+        let _ = std::fs::remove_file(&path);
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let refused = match name {
+            "config.json" => {
+                matches!(ModelConfig::from_hf_folder(dir.path()), Err(ConfigError::Io { path: p, .. }) if p == path)
+            }
+            "tokenizer.json" => {
+                matches!(Tokenizer::open(dir.path()), Err(TokenizerError::Io { path: p, .. }) if p == path)
+            }
+            "model.safetensors" => {
+                matches!(Checkpoint::open(dir.path()), Err(SourceError::Io { path: p, .. }) if p == path)
+            }
+            _ => {
+                matches!(ChatTemplate::open(dir.path()), Err(ChatError::Io { path: p, .. }) if p == path)
+            }
+        };
+        assert!(refused, "{name}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("x.gguf");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(matches!(
+        Checkpoint::open(&pipe),
+        Err(SourceError::Io { .. })
+    ));
+    assert!(matches!(
+        Tokenizer::open(&pipe),
+        Err(TokenizerError::Io { .. })
+    ));
+    assert!(matches!(
+        ChatTemplate::open(&pipe),
+        Err(ChatError::Io { .. })
+    ));
+    std::fs::write(
+        dir.path().join("chat_template.jinja"),
+        vec![b'x'; (16 << 20) + 1],
+    )
+    .unwrap();
+    assert!(matches!(
+        ChatTemplate::open(dir.path()),
+        Err(ChatError::Io { .. })
+    ));
+}

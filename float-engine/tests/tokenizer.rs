@@ -285,3 +285,148 @@ fn other_tokenizers_are_refused() {
         Err(TokenizerError::Io { .. })
     ));
 }
+
+/// The tiny tokenizer with the value at `pointer` replaced or added.
+fn altered(pointer: &str, value: Value) -> Result<Tokenizer, TokenizerError> {
+    let mut v: Value = serde_json::from_slice(&file("tokenizer.json")).unwrap();
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    v.pointer_mut(parent).unwrap()[key] = value;
+    Tokenizer::from_json(v.to_string().as_bytes())
+}
+
+#[test]
+fn components_outside_byte_level_bpe_are_refused_by_name() {
+    let nested = |list: &str, v: Value| json!({"type": "Sequence", list: [v]});
+    let replace = json!({"type": "Replace", "pattern": {"String": ""}, "content": "x"});
+    let normalizers = [
+        json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        json!({"type": "Prepend", "prepend": ""}),
+        json!({"type": "StripAccents"}),
+        json!({"type": "Nmt"}),
+        json!({"type": "Lowercase"}),
+        json!({"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true}),
+        nested("normalizers", json!({"type": "NFC"})),
+        replace.clone(),
+        json!("NFC"),
+    ];
+    for v in normalizers {
+        let wrapped = nested("normalizers", v.clone());
+        let nfc_alone = v == nested("normalizers", json!({"type": "NFC"}));
+        for v in [v, wrapped].into_iter().skip(usize::from(nfc_alone)) {
+            let e = altered("/normalizer", v.clone()).unwrap_err();
+            assert!(
+                matches!(
+                    e,
+                    TokenizerError::Unsupported {
+                        part: "normalizer",
+                        ..
+                    }
+                ),
+                "{v}: {e}"
+            );
+            assert!(e.to_string().contains("NFC"), "{e}");
+        }
+    }
+    let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": true});
+    let split = |pattern: Value| {
+        json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": false}, byte_level]})
+    };
+    for v in [
+        json!(null),
+        json!({"type": "FixedLength", "length": 0}),
+        json!({"type": "BertPreTokenizer"}),
+        json!({"type": "Digits", "individual_digits": true}),
+        nested("pretokenizers", json!({"type": "Whitespace"})),
+        json!({"type": "Sequence", "pretokenizers": []}),
+        json!({"type": "Sequence", "pretokenizers": [byte_level, byte_level]}),
+        split(json!({"String": ""})),
+        split(json!({"Regex": ""})),
+        split(json!(null)),
+    ] {
+        let e = altered("/pre_tokenizer", v.clone()).unwrap_err();
+        assert!(
+            matches!(e, TokenizerError::Unsupported { part, .. } if part.starts_with("pre_tokenizer")),
+            "{v}: {e}"
+        );
+    }
+    for v in [
+        replace,
+        json!({"type": "Sequence", "decoders": []}),
+        nested("decoders", json!({"type": "Fuse"})),
+    ] {
+        let e = altered("/decoder", v.clone()).unwrap_err();
+        assert!(
+            matches!(
+                e,
+                TokenizerError::Unsupported {
+                    part: "decoder",
+                    ..
+                }
+            ),
+            "{v}: {e}"
+        );
+    }
+    let e = altered("/post_processor", json!({"type": "RobertaProcessing"})).unwrap_err();
+    assert!(matches!(
+        e,
+        TokenizerError::Unsupported {
+            part: "post_processor",
+            ..
+        }
+    ));
+}
+
+#[test]
+fn settings_of_the_model_that_change_ids_are_refused() {
+    for (key, value) in [
+        ("dropout", json!(0.1)),
+        ("dropout", json!(1)),
+        ("dropout", json!("0")),
+        ("unk_token", json!("<|endoftext|>")),
+        ("continuing_subword_prefix", json!("##")),
+        ("end_of_word_suffix", json!("</w>")),
+        ("fuse_unk", json!(true)),
+        ("byte_fallback", json!(true)),
+    ] {
+        let e = altered(&format!("/model/{key}"), value).unwrap_err();
+        assert!(
+            matches!(e, TokenizerError::Unsupported { part, .. } if part == format!("model.{key}")),
+            "{e}"
+        );
+    }
+}
+
+#[test]
+fn accepted_forms_give_the_same_ids() {
+    let text = "Emma, 1815: e\u{301}";
+    let ids = TINY.encode(text).unwrap();
+    let byte_level = json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true});
+    let template = json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [1533], "tokens": ["<|endoftext|>"]}}});
+    for (pointer, value) in [
+        (
+            "/normalizer",
+            json!({"type": "Sequence", "normalizers": [{"type": "NFC"}]}),
+        ),
+        (
+            "/decoder",
+            json!({"type": "Sequence", "decoders": [byte_level]}),
+        ),
+        ("/post_processor", json!(null)),
+        ("/post_processor", template),
+        ("/model/dropout", json!(0.0)),
+        ("/model/continuing_subword_prefix", json!("")),
+        ("/model/end_of_word_suffix", json!("")),
+        (
+            "/truncation",
+            json!({"direction": "Right", "max_length": 0, "strategy": "LongestFirst", "stride": 9}),
+        ),
+        ("/padding", json!("nonsense")),
+    ] {
+        let t = altered(pointer, value).unwrap_or_else(|e| panic!("{pointer}: {e}"));
+        assert_eq!(t.encode(text).unwrap(), ids, "{pointer}");
+        assert_eq!(t.decode(&ids, false), TINY.decode(&ids, false));
+    }
+}

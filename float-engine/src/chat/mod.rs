@@ -1,14 +1,19 @@
-//! Chat templates, rendered so that the text of a message cannot become a control token.
+//! Chat templates, rendered so that the text of a message stays text.
 //!
 //! Before rendering, a marker character that occurs nowhere else is put inside every special token spelled out in
-//! a message. The rendered text is then split at the special tokens that are left, all of which come from the
-//! template; the marker is removed from the pieces, and they are encoded as plain text.
+//! a message. The rendered text is then split at the special tokens that are left; the marker is removed from the
+//! pieces, and they are encoded as plain text.
+//!
+//! The contract: content that the template inserts as it is, trimmed, or cut at a separator cannot become a
+//! control token. A template that rewrites content (changes its case, replaces, reverses, splits and joins) is
+//! trusted with what it makes: it can build a special token out of text that was none, or take the marker out.
+//! Templates are part of the model, and a model whose template does so is to be judged like the rest of it.
 
+mod engine;
 mod marker;
 
 use crate::tokenizer::{Tokenizer, TokenizerError};
-use minijinja::value::{Kwargs, Serde, Value as Jinja};
-use minijinja::{Environment, Error, ErrorKind};
+use minijinja::Error;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -80,6 +85,32 @@ pub enum ChatError {
     /// The template fails on this conversation, or refuses it.
     #[error("the chat template fails: {0}")]
     Render(#[source] Error),
+    /// The template's source is too long.
+    #[error("the chat template has {bytes} bytes; at most {max} are read")]
+    TooLong {
+        /// Its bytes.
+        bytes: usize,
+        /// The most accepted.
+        max: usize,
+    },
+    /// The template loops for too long on this conversation.
+    #[error("the chat template takes more than {max} steps on this conversation")]
+    OutOfFuel {
+        /// The most steps allowed.
+        max: u64,
+    },
+    /// The rendered text is too long.
+    #[error("the chat template writes more than {max} bytes")]
+    OutputTooLong {
+        /// The most bytes allowed.
+        max: usize,
+    },
+    /// The thread for the template engine could not be started.
+    #[error("cannot start a thread for the chat template: {0}")]
+    Thread(#[source] std::io::Error),
+    /// The template engine has failed on this template.
+    #[error("the template engine cannot process this chat template; simplify it")]
+    Panicked,
     /// A role that no template has.
     #[error(
         "message {index} has the role `{role}`; expected system, developer, user, assistant or tool"
@@ -101,10 +132,9 @@ pub enum ChatError {
     Tokenizer(#[from] TokenizerError),
 }
 
-/// A compiled chat template.
-#[derive(Debug)]
+/// A chat template that compiles.
+#[derive(Debug, Clone)]
 pub struct ChatTemplate {
-    env: Environment<'static>,
     source: String,
     bos_token: String,
     eos_token: String,
@@ -127,26 +157,10 @@ impl ChatTemplate {
     /// Compiles a template; `bos_token` and `eos_token` are the texts that it may refer to.
     ///
     /// # Errors
-    /// A template that does not compile.
+    /// A template longer than 64 KiB, or one that does not compile.
     pub fn new(source: &str, bos_token: &str, eos_token: &str) -> Result<Self, ChatError> {
-        let mut env = Environment::new();
-        let syntax = minijinja::syntax::SyntaxConfig::builder()
-            .trim_blocks(true)
-            .lstrip_blocks(true)
-            .build();
-        env.set_syntax(syntax.map_err(ChatError::Syntax)?);
-        env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        env.add_filter("tojson", to_json);
-        env.add_function(
-            "raise_exception",
-            |message: String| -> Result<Jinja, Error> {
-                Err(Error::new(ErrorKind::InvalidOperation, message))
-            },
-        );
-        env.add_template_owned("chat", source.to_owned())
-            .map_err(ChatError::Syntax)?;
+        engine::check(source)?;
         Ok(Self {
-            env,
             source: source.to_owned(),
             bos_token: bos_token.into(),
             eos_token: eos_token.into(),
@@ -172,7 +186,7 @@ impl ChatTemplate {
     /// out; use [`ChatTemplate::encode`].
     ///
     /// # Errors
-    /// No messages, an unknown role, or a template that fails.
+    /// No messages, an unknown role, or a template that fails, takes too many steps or writes too much.
     pub fn render(&self, conversation: &Conversation) -> Result<String, ChatError> {
         if conversation.messages.is_empty() {
             return Err(ChatError::Empty);
@@ -204,10 +218,7 @@ impl ChatTemplate {
             bos_token: &self.bos_token,
             eos_token: &self.eos_token,
         };
-        let template = self.env.get_template("chat").map_err(ChatError::Render)?;
-        template
-            .render(Jinja::from(Serde(&context)))
-            .map_err(ChatError::Render)
+        engine::render(&self.source, &context)
     }
 
     /// The ids of the rendered conversation; only the template's own special tokens are special.
@@ -243,8 +254,14 @@ impl ChatTemplate {
     fn from_folder(folder: &Path) -> Result<Self, ChatError> {
         let read = |name: &str| {
             let path = folder.join(name);
-            match std::fs::read_to_string(&path) {
-                Ok(text) => Ok(Some(text)),
+            match crate::files::read_capped(&path, crate::files::MAX_CONFIG) {
+                Ok(bytes) => match String::from_utf8(bytes) {
+                    Ok(text) => Ok(Some(text)),
+                    Err(_) => Err(ChatError::Malformed {
+                        path,
+                        detail: "not UTF-8".into(),
+                    }),
+                },
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
                 Err(source) => Err(ChatError::Io { path, source }),
             }
@@ -323,55 +340,5 @@ impl ChatTemplate {
             &token("tokenizer.ggml.bos_token_id"),
             &token("tokenizer.ggml.eos_token_id"),
         )
-    }
-}
-
-/// `json.dumps(value, ensure_ascii=False, indent=indent)` of Python, which templates are written for:
-/// a space after `,` and `:`, and no HTML escapes.
-fn to_json(value: &Jinja, kwargs: Kwargs) -> Result<Jinja, Error> {
-    let indent: Option<usize> = kwargs.get("indent")?;
-    kwargs.assert_all_used()?;
-    let failed = |e: &dyn std::fmt::Display| Error::new(ErrorKind::BadSerialization, e.to_string());
-    let mut out = Vec::new();
-    match indent {
-        None => value.serialize(&mut serde_json::Serializer::with_formatter(
-            &mut out, Spaced,
-        )),
-        Some(n) => {
-            let spaces = " ".repeat(n.min(64));
-            let formatter = serde_json::ser::PrettyFormatter::with_indent(spaces.as_bytes());
-            value.serialize(&mut serde_json::Serializer::with_formatter(
-                &mut out, formatter,
-            ))
-        }
-    }
-    .map_err(|e| failed(&e))?;
-    String::from_utf8(out)
-        .map(Jinja::from_safe_string)
-        .map_err(|e| failed(&e))
-}
-
-/// Writes `", "` and `": "`.
-struct Spaced;
-
-impl serde_json::ser::Formatter for Spaced {
-    fn begin_array_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        w: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        if first { Ok(()) } else { w.write_all(b", ") }
-    }
-
-    fn begin_object_key<W: ?Sized + std::io::Write>(
-        &mut self,
-        w: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        if first { Ok(()) } else { w.write_all(b", ") }
-    }
-
-    fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, w: &mut W) -> std::io::Result<()> {
-        w.write_all(b": ")
     }
 }

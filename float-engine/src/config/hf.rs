@@ -4,6 +4,7 @@
 //! (`rope_theta`, `rope_scaling`, `torch_dtype`).
 
 use super::{ConfigError, Family, MAX_CONTEXT, MAX_DIM, ModelConfig, invalid};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -24,7 +25,8 @@ impl ModelConfig {
     pub fn from_hf_folder(folder: &Path) -> Result<Self, ConfigError> {
         let read = |name: &str| {
             let path = folder.join(name);
-            std::fs::read(&path).map_err(|source| ConfigError::Io { path, source })
+            crate::files::read_capped(&path, crate::files::MAX_CONFIG)
+                .map_err(|source| ConfigError::Io { path, source })
         };
         let config = read("config.json")?;
         let generation = match read("generation_config.json") {
@@ -158,15 +160,38 @@ fn missing(key: &str) -> ConfigError {
 
 fn parse(file: &'static str, text: &[u8]) -> Result<Map<String, Value>, ConfigError> {
     match serde_json::from_slice(text) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(_) => Err(ConfigError::Json {
-            file,
-            detail: "another kind of value".into(),
-        }),
+        Ok(Unique(map)) => Ok(map),
         Err(e) => Err(ConfigError::Json {
             file,
             detail: e.to_string(),
         }),
+    }
+}
+
+/// A JSON object that has no key twice at its top level.
+struct Unique(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Unique;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Unique, A::Error> {
+                let mut map = Map::new();
+                while let Some((key, value)) = access.next_entry::<String, Value>()? {
+                    if map.contains_key(&key) {
+                        let key: String = key.chars().take(80).collect();
+                        return Err(A::Error::custom(format!("the key `{key}` is there twice")));
+                    }
+                    map.insert(key, value);
+                }
+                Ok(Unique(map))
+            }
+        }
+        d.deserialize_map(Keys)
     }
 }
 

@@ -28,7 +28,8 @@ impl HfFolder {
             }),
             (true, false) => Self::load(folder, &[SINGLE.to_owned()]),
             (false, true) => {
-                let text = std::fs::read(&index).map_err(SourceError::io(&index))?;
+                let text = crate::files::read_capped(&index, crate::files::MAX_CONFIG)
+                    .map_err(SourceError::io(&index))?;
                 let map = parse_index(&text)?;
                 let mut names: Vec<String> = map.values().cloned().collect();
                 names.sort();

@@ -14,10 +14,10 @@ pub(super) struct GgufStore {
     tensors: HashMap<String, (Format, Vec<usize>, Range<usize>)>,
 }
 
-/// Maps a file for reading.
+/// Maps a regular file for reading.
 #[allow(unsafe_code)]
 pub(crate) fn map_file(path: &Path) -> std::io::Result<Mmap> {
-    let file = std::fs::File::open(path)?;
+    let file = crate::files::open_regular(path)?;
     // SAFETY: the mapping is read-only and private to this process; that nobody shortens or rewrites a
     // checkpoint file while it is open is a documented condition of `Checkpoint::open`.
     unsafe { Mmap::map(&file) }

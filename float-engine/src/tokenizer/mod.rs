@@ -3,6 +3,7 @@
 //! Text is text: a special token spelled out in it is encoded as its characters. Only
 //! [`Tokenizer::encode_with_specials`], for rendered templates, recognises special tokens.
 
+mod accept;
 mod gguf;
 mod stream;
 
@@ -99,19 +100,6 @@ pub enum TokenizerError {
     },
 }
 
-/// The parts of a `tokenizer.json` that are looked at before it is loaded.
-#[derive(serde::Deserialize)]
-struct Probe {
-    model: Kind,
-    decoder: Option<Kind>,
-}
-
-#[derive(serde::Deserialize)]
-struct Kind {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-}
-
 impl Tokenizer {
     /// Reads `tokenizer.json` of a checkpoint folder, or the metadata of a `.gguf` file.
     ///
@@ -124,7 +112,8 @@ impl Tokenizer {
         };
         if path.is_dir() {
             let file = path.join("tokenizer.json");
-            return Self::from_json(&std::fs::read(&file).map_err(io(&file))?);
+            let bytes = crate::files::read_capped(&file, crate::files::MAX_TOKENIZER);
+            return Self::from_json(&bytes.map_err(io(&file))?);
         }
         let map = crate::source::gguf::map_file(path).map_err(io(path))?;
         let file = quant_core::gguf::GgufFile::parse(&map);
@@ -139,32 +128,18 @@ impl Tokenizer {
     /// Truncation, padding and templates that add tokens are ignored: nothing is ever added to a text.
     ///
     /// # Errors
-    /// A malformed file, or one that is not a byte-level BPE.
+    /// A malformed file, or one that is not a deterministic byte-level BPE: `model` BPE without dropout, prefix,
+    /// suffix, unknown token and byte fallback; `normalizer` null or NFC; `pre_tokenizer` of Split, Digits and
+    /// ByteLevel; `decoder` ByteLevel; `post_processor` null, ByteLevel or TemplateProcessing.
     pub fn from_json(json: &[u8]) -> Result<Self, TokenizerError> {
         let malformed = |detail: String| TokenizerError::Malformed { detail };
-        let probe: Probe = serde_json::from_slice(json).map_err(|e| malformed(e.to_string()))?;
-        let kind = |k: Option<Kind>| k.and_then(|k| k.kind).unwrap_or_else(|| "none".into());
-        let (model, decoder) = (kind(Some(probe.model)), kind(probe.decoder));
-        if model != "BPE" {
-            return Err(TokenizerError::Unsupported {
-                part: "model",
-                found: model,
-                supported: "BPE",
-            });
-        }
-        if decoder != "ByteLevel" {
-            return Err(TokenizerError::Unsupported {
-                part: "decoder",
-                found: decoder,
-                supported: "ByteLevel",
-            });
-        }
+        let mut file = serde_json::from_slice(json).map_err(|e| malformed(e.to_string()))?;
+        accept::accept(&mut file)?;
+        // what was checked is what is loaded: of a repeated key, only the last is left
+        let checked = file.to_string();
+        drop(file);
         let mut inner =
-            tokenizers::Tokenizer::from_bytes(json).map_err(|e| malformed(e.to_string()))?;
-        inner
-            .with_truncation(None)
-            .map_err(|e| malformed(e.to_string()))?;
-        inner.with_padding(None);
+            guarded(|| tokenizers::Tokenizer::from_bytes(checked.as_bytes())).map_err(malformed)?;
         inner.set_encode_special_tokens(true);
 
         let mut specials = Vec::new();
@@ -196,12 +171,8 @@ impl Tokenizer {
     /// # Errors
     /// A tokenizer whose pipeline fails on the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        let encoding = self
-            .inner
-            .encode_fast(text, false)
-            .map_err(|e| TokenizerError::Encode {
-                detail: e.to_string(),
-            })?;
+        let encoding = guarded(|| self.inner.encode_fast(text, false))
+            .map_err(|detail| TokenizerError::Encode { detail })?;
         let ids = encoding.get_ids().to_vec();
         match ids.iter().find(|&&id| self.is_special(id)) {
             Some(&id) => Err(TokenizerError::SpecialInText { id }),
@@ -292,6 +263,14 @@ impl Tokenizer {
                 detail: e.to_string(),
             })?;
         Ok(text.into_bytes())
+    }
+}
+
+/// The result of `work`; a panic in it, such as of a pattern that backtracks without end, is an error.
+fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(|e| e.to_string()),
+        Err(_) => Err("the tokenizer's components fail on it".into()),
     }
 }
 

@@ -203,3 +203,24 @@ fn written_config_reads_back_equal() {
         }
     }
 }
+
+#[test]
+fn a_key_given_twice_is_refused() {
+    let text = base().to_string();
+    let twice = text.replacen('{', r#"{"vocab_size": 100, "#, 1);
+    match ModelConfig::from_hf_json(twice.as_bytes(), None) {
+        Err(ConfigError::Json { file, detail }) => {
+            assert_eq!(file, "config.json");
+            assert!(detail.contains("`vocab_size`"), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let generation = br#"{"eos_token_id": 1, "eos_token_id": 2}"#;
+    assert!(matches!(
+        ModelConfig::from_hf_json(text.as_bytes(), Some(generation)),
+        Err(ConfigError::Json {
+            file: "generation_config.json",
+            ..
+        })
+    ));
+}
