@@ -216,6 +216,14 @@ mod tests {
     }
 
     #[test]
+    fn units_leave_the_stated_headroom() {
+        assert_eq!(qk_unit(1.0), 2.0 / 32767.0);
+        assert_eq!(v_unit(1.0), 4.0 / 32767.0);
+        assert_eq!(qk_norm_unit(3.0, 64), 24.0 / 32767.0);
+        assert_eq!(qk_unit(0.0), 2.0 * FLOOR / 32767.0);
+    }
+
+    #[test]
     fn gains() {
         assert_eq!(final_gain(&[1.0, -2.0, 0.0]), (vec![16384, -32767, 0], 2.0));
         assert_eq!(final_gain(&[0.0, -0.0]), (vec![0, 0], 0.0));

@@ -389,6 +389,22 @@ mod tests {
     }
 
     #[test]
+    fn eps_is_inside_the_root() {
+        let norm = |x: &[f32], eps| {
+            let mut out = vec![9.0; x.len()];
+            normalise(x, eps, &mut out);
+            out
+        };
+        // The mean square 2^-60 is far below eps = 2^-20, whose root is 2^-10.
+        let x = 2f32.powi(-30);
+        for v in norm(&[x, -x], 2f64.powi(-20)) {
+            assert!((v.abs() * 2f64.powi(20) - 1.0).abs() < 1e-9);
+        }
+        assert_eq!(norm(&[3.0, -3.0], 0.0), [1.0, -1.0]);
+        assert_eq!(norm(&[0.0, 0.0], 0.0), [0.0, 0.0]);
+    }
+
+    #[test]
     fn equalisation_is_neutral_on_balanced_and_on_silent_channels() {
         let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
         let ckpt = Checkpoint::open(&models.join("golden/c_llama_untied_f16")).unwrap();

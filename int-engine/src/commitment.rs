@@ -456,6 +456,15 @@ mod tests {
     }
 
     #[test]
+    fn no_chunk_of_a_file_without_tensors_verifies() {
+        for len in [0, 1, 1023, 1024] {
+            let data = vec![0; len];
+            let total = len as u64;
+            assert!(!verify_chunk(commitment(&data), total, 0, &data, &[]));
+        }
+    }
+
+    #[test]
     fn chunks_verify_only_in_their_place() {
         for len in [1025usize, 1024 + 65536, 1024 + 65537, 1024 + 5 * 65536 + 7] {
             let data = bytes(len);

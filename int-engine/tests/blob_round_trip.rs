@@ -52,6 +52,24 @@ fn every_piece_size_loads_the_same_model() {
 }
 
 #[test]
+fn row_sums_run_across_pieces() {
+    let config = Config::new(Dims {
+        intermediate: 9000,
+        ..dims(false, true)
+    })
+    .unwrap();
+    let blob = sample(&config, 3);
+    let whole = Model::from_bytes(&blob).unwrap();
+    // Shorter rows, or pieces of this one, would ask for -5.
+    assert_eq!(whole.layers()[0].down.pre_shift, -4);
+    let mut loader = Loader::new();
+    for piece in blob.chunks(1000) {
+        loader.push(piece).unwrap();
+    }
+    assert!(loader.finish().unwrap() == whole);
+}
+
+#[test]
 fn a_blob_of_many_chunks_loads_in_pieces() {
     // Matrices larger than a chunk and than the loader's inner piece, of lengths that no piece size divides.
     let config = Config::new(Dims {

@@ -160,6 +160,18 @@ fn truncated_sessions_continue_like_fresh_ones() {
         want[79],
         "no tokens change nothing"
     );
+    // Other tokens than those cut off, so that no key or value of them may remain.
+    for len in [70, 64, 1, 0] {
+        let other: Vec<u32> = tokens[len..].iter().map(|id| (id + 1) % 120).collect();
+        let mut fresh = engine.session().unwrap();
+        fresh.feed(&[&tokens[..len], &other].concat()).unwrap();
+        session.truncate(0);
+        session.feed(&tokens).unwrap();
+        session.truncate(len);
+        session.feed(&other).unwrap();
+        assert_eq!(session.logits(), fresh.logits(), "cut at {len}");
+        assert_ne!(logits_digest(fresh.logits().unwrap()), want[99]);
+    }
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! The engine against the reference: every backend, several thread counts and chunkings, equal to the last bit.
 
+#[path = "../../int-engine/tests/golden/cases.rs"]
+mod cases;
 #[path = "common/random_blob.rs"]
 mod random_blob;
+#[path = "../../int-engine/tests/sample/mod.rs"]
+mod sample;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -127,6 +131,18 @@ fn compare(context: &str, shape: &Shape, style: Style, seed: u64, chunks: &[usiz
                 );
             }
         }
+    }
+}
+
+/// The known answers of the engine's own test are the reference's.
+#[test]
+fn known_answers() {
+    for case in cases::cases() {
+        let model = int_reference::Model::from_blob(&case.blob).unwrap();
+        let logits = model.all_logits(&case.tokens).unwrap();
+        let digests = logits.iter().map(|l| int_reference::logits_digest(l));
+        let digests: Vec<[u8; 32]> = digests.collect();
+        assert_eq!(cases::digest(&digests), case.digest, "{}", case.name);
     }
 }
 

@@ -214,3 +214,20 @@ fn every_register_tile_gives_the_same_bits() {
         assert!(expected == by(&|k| isa.run(k)), "{isa:?}");
     }
 }
+
+#[test]
+fn halves_go_to_the_even_code() {
+    for (x, code) in [
+        (0.5, 0.0),
+        (-0.5, 0.0),
+        (1.5, 2.0),
+        (2.5, 2.0),
+        (-2.5, -2.0),
+        (0.500_000_1, 1.0),
+        (126.5, 126.0),
+        (127.5, 127.0),
+        (-1e9, -127.0),
+    ] {
+        assert_eq!(nearest(x), code, "{x}");
+    }
+}

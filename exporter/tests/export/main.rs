@@ -3,6 +3,7 @@
 mod awkward;
 mod options;
 mod quality;
+mod residual;
 mod same_bytes;
 
 use exporter::{ExportError, ExportOptions, calibration, export};

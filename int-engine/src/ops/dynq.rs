@@ -77,8 +77,10 @@ mod tests {
             assert_eq!(dynq(&[m, -m, 0], &mut q), m as u32);
             assert_eq!(q, [127, -127, 0], "m = {m}");
         }
-        // The floor of the reciprocal sends exact ties towards zero: 127 * 1 / 2 = 63.5.
+        // 127 / 2 = 63.5: away from zero where the reciprocal is exact, below the half where its floor is not.
         let mut q = [0i8; 2];
+        dynq(&[4, 2], &mut q);
+        assert_eq!(q, [127, 64]);
         dynq(&[6, 3], &mut q);
         assert_eq!(q, [127, 63]);
     }

@@ -160,3 +160,40 @@ pub(super) fn softmax(z: &[i128], mv: &[u16]) -> (i128, i128, Vec<i128>) {
     let narrowed = w.iter().map(|w| (w + half) >> c).collect();
     (p.iter().sum(), c, narrowed)
 }
+
+/// The outputs of spec 1.14 from n, den and c.
+pub(super) fn attention_output(n: &[i64], den: u32, c: u32) -> Vec<i128> {
+    let (den, c) = (i128::from(den), i128::from(c));
+    let largest = n.iter().map(|&x| i128::from(x).abs()).max().unwrap_or(0);
+    let bd = bl(den);
+    let rd = (1 << (bd + 30)) / den;
+    let sn = (bl(largest) - 31).max(0);
+    let f = bd + 22 - sn - c;
+    n.iter()
+        .map(|&x| {
+            let y = ((i128::from(x).abs() >> sn) * rd + (1 << (f - 1))) >> f;
+            if x < 0 { -y } else { y }
+        })
+        .collect()
+}
+
+/// The t of every value of spec 1.11.
+pub(super) fn head_units(x: &[i32]) -> Vec<i128> {
+    let (sh, sum) = sum_squares(x);
+    let s = 1 + sum;
+    let up = (62 - bl(s)) / 2;
+    let r = (s << (2 * up)).isqrt();
+    let rr = (1 << 61) / r;
+    x.iter()
+        .map(|&v| rdbpot((rdbpot(v.into(), sh) << up) * rr, 31))
+        .collect()
+}
+
+/// Spec 1.11.
+pub(super) fn head_norm(x: &[i32], gain: &[i32]) -> Vec<i128> {
+    let t = head_units(x);
+    t.iter()
+        .zip(gain)
+        .map(|(t, &g)| sat(rdbpot(t * i128::from(g), 45), 32767))
+        .collect()
+}

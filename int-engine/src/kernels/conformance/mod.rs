@@ -2,6 +2,7 @@
 //! a second time in wide integers.
 
 mod letter;
+mod operations;
 
 use super::Kernels;
 use crate::ops::attention::{Normalizer, QueryScale};
