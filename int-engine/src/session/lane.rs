@@ -361,3 +361,70 @@ fn quantize_heads(plan: &Plan, row: &[i32], codes: &mut [i8], largest: &mut [u16
         *largest = plan.dynq(head, codes) as u16;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blob::{Header, Writer};
+    use crate::config::{Config, Dims};
+    use crate::kernels::Kernels;
+    use crate::model::Model;
+    use std::num::NonZeroUsize;
+    use std::sync::Arc;
+
+    /// A model of zero weights with heads of two channels and q/k norm.
+    fn model() -> Model {
+        let config = Config::new(Dims {
+            hidden: 2,
+            layers: 1,
+            heads: 1,
+            kv_heads: 1,
+            head_dim: 2,
+            intermediate: 2,
+            vocab: 2,
+            accepted_ids: 2,
+            max_context: 2,
+            qk_norm: true,
+            tied: true,
+            eps: 1,
+            stop_ids: vec![],
+        })
+        .unwrap();
+        let mut writer = Writer::new(Vec::new(), &config, [0; 32], vec![]).unwrap();
+        for entry in Header::new(&config, [0; 32], vec![]).unwrap().entries {
+            let words: Vec<i32> = match entry.name.rsplit('.').next() {
+                Some("mult") => vec![1 << 30; entry.elements() as usize],
+                Some("consts") if entry.elements() == 9 => [&[-5; 7][..], &[1 << 30, 0]].concat(),
+                Some("consts") => vec![-5],
+                _ => vec![],
+            };
+            let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            bytes.resize(entry.length as usize, 0);
+            writer.tensor(&entry.name, &bytes).unwrap();
+        }
+        Model::from_bytes(&writer.finish().unwrap().0).unwrap()
+    }
+
+    #[test]
+    fn a_normalised_head_saturates_between_rope_and_rotation() {
+        let pool = Pool::new(NonZeroUsize::MIN);
+        let plan = Plan::new(Arc::new(model()), Kernels::scalar(), pool);
+        let gain = [I16 << 15; 2];
+        let mut seen = 0;
+        for position in 0..32768 {
+            // Turned back by the angle, so that the rotation puts all of it on the first channel.
+            let (c, s) = rope_angle(0x9E37_79B9_7F4A_7C15, position);
+            let row = [c << 10, -s << 10];
+            let mut turned = row;
+            head_norm(&mut turned, &gain);
+            rope(&mut turned, &[(c, s)]);
+            let [a, b] = turned;
+            let want = |a: i32, b: i32| [a + b, a - b].map(|v| (v.abs() + 1) / 2 * v.signum());
+            let mut got = row;
+            rotate_heads(&plan, &mut got, Some(&gain), &[(c, s)]);
+            assert_eq!(got, want(a.min(I16), b), "position {position}");
+            seen += usize::from(want(a.min(I16), b) != want(a, b));
+        }
+        assert!(seen > 0, "rows whose saturation shows");
+    }
+}

@@ -61,7 +61,9 @@ fn head_norms() {
                 (((2 * k + 1) << 44) + t - 1) / t
             });
             let edge: Vec<i32> = edge.map(|g| g.min(GAIN.into()) as i32).collect();
-            for gain in [random, edge] {
+            // And the largest that falls short of it by one unit of the gain.
+            let short: Vec<i32> = edge.iter().map(|g| (g - 1).max(0)).collect();
+            for gain in [random, edge, short] {
                 let mut got = x.clone();
                 head_norm(&mut got, &gain);
                 let context = format!("{len} values up to {limit}, round {round}");
