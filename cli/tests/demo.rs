@@ -48,6 +48,12 @@ fn every_present_backend_equals_the_reference() {
         .collect();
     let digest = int_engine::commitment::Commitment(int_engine::commitment::keccak256(&bytes));
     assert_eq!(rows[0]["logits_digest"], digest.to_string());
+    let readme =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    for value in [&demo["commitment"], &rows[0]["logits_digest"]] {
+        let value = value.as_str().unwrap();
+        assert!(readme.contains(value), "README.md should say {value}");
+    }
     // The answer is a function of the embedded blob alone.
     let again = json_of(&mut blue(["demo", "--json"]));
     assert_eq!(
