@@ -118,7 +118,7 @@ fn compare(context: &str, shape: &Shape, style: Style, seed: u64, chunks: &[usiz
         outcomes[0].is_ok() && outcomes[1..].iter().all(Result::is_err),
         "{context}"
     );
-    for threads in [1, 2, 3] {
+    for threads in [1, 2, 5] {
         for engine in engines(&model, threads) {
             let context = format!("{context}, {}, {threads} threads", engine.backend());
             let mut session = engine.session().expect("memory");

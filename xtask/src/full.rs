@@ -32,32 +32,39 @@ struct Checks {
 }
 
 impl Checks {
+    /// Keeps a figure and shows it at once.
+    fn push(&mut self, what: &str, value: String, limit: String, ok: bool) {
+        eprintln!(
+            "{}: {what}: {value} ({limit})",
+            if ok { "ok" } else { "FAILED" }
+        );
+        self.rows.push((what.into(), value, limit, ok));
+    }
+
     fn at_most(&mut self, what: &str, value: f64, limit: f64) {
-        self.rows.push((
-            what.into(),
+        self.push(
+            what,
             format!("{value:.5}"),
             format!("<= {limit}"),
             value <= limit,
-        ));
+        );
     }
 
     fn at_least(&mut self, what: &str, value: f64, limit: f64) {
-        self.rows.push((
-            what.into(),
+        self.push(
+            what,
             format!("{value:.5}"),
             format!(">= {limit}"),
             value >= limit,
-        ));
+        );
     }
 
     fn holds(&mut self, what: &str, value: &str, ok: bool) {
-        self.rows
-            .push((what.into(), value.into(), "true".into(), ok));
+        self.push(what, value.into(), "true".into(), ok);
     }
 
     fn note(&mut self, what: &str, value: String) {
-        self.rows
-            .push((what.into(), value, "reported".into(), true));
+        self.push(what, value, "reported".into(), true);
     }
 
     fn finish(self) -> Result<()> {
