@@ -199,7 +199,7 @@ fn bad_conversations() {
     }
 }
 
-const MAX_SOURCE: usize = 64 << 10;
+const MAX_SOURCE: usize = 16 << 10;
 
 /// Deep shapes cut to the longest accepted source: each is refused or rendered, and neither overflows the stack.
 #[test]
@@ -214,7 +214,17 @@ fn deep_templates_are_refused_or_rendered() {
         fill("{{ a", ".b", " }}"),
         fill("{{ 1", "|int", " }}"),
         fill("{{ 1", "|d", " }}"),
-        fill("{{ 1", "~1", " }}"),
+        fill("{{ 1", "+1", " }}"),
+        fill("{{ 1", "*1", " }}"),
+        fill("{{ 1", "/1", " }}"),
+        fill("{{ 1", "==1", " }}"),
+        fill("{{ 1", " or 1", " }}"),
+        fill("{{ 1", " and 1", " }}"),
+        fill("{{ 1", " in 1", " }}"),
+        fill("{{ [", "1,", "] }}"),
+        fill("{{ a", "~1", " }}"),
+        fill("{{ a", "+1", " }}"),
+        fill("{{ 1", "[1:]", " }}"),
         fill("{{ 1", "[1]", " }}"),
         fill("{{ 1", "()", " }}"),
         fill("{{ 1", "**1", " }}"),
@@ -230,6 +240,12 @@ fn deep_templates_are_refused_or_rendered() {
             let _ = t.render(&ask(&[("user", "u")]));
         }
     }
+    let chain = |n: usize| ChatTemplate::new(&format!("{{{{ 1{} }}}}", "~1".repeat(n)), "", "");
+    assert!(chain(2000).unwrap().render(&ask(&[("user", "u")])).is_ok());
+    assert!(matches!(
+        chain(2001),
+        Err(ChatError::TooManyConcatenations { found: 2001, .. })
+    ));
     let longest = "x".repeat(MAX_SOURCE);
     assert!(ChatTemplate::new(&longest, "", "").is_ok());
     assert!(matches!(

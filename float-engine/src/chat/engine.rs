@@ -9,8 +9,10 @@ use minijinja::{Environment, Error, ErrorKind};
 use serde::Serialize;
 use std::io::Write;
 
-/// Most bytes of a template's source: 64 KiB.
-pub(super) const MAX_SOURCE: usize = 64 << 10;
+/// Most bytes of a template's source: 16 KiB; compiling a chain of operators takes time by the square of its length.
+pub(super) const MAX_SOURCE: usize = 16 << 10;
+/// Most `~` in a template's source: compiling a chain of them takes time by the square of its length.
+pub(super) const MAX_CONCATENATIONS: usize = 2000;
 /// Most bytes of a rendered conversation: 16 MiB.
 pub(super) const MAX_OUTPUT: usize = 16 << 20;
 /// Most steps of the engine in one rendering.
@@ -26,6 +28,13 @@ pub(super) fn check(source: &str) -> Result<(), ChatError> {
         return Err(ChatError::TooLong {
             bytes: source.len(),
             max: MAX_SOURCE,
+        });
+    }
+    let concatenations = source.matches('~').count();
+    if concatenations > MAX_CONCATENATIONS {
+        return Err(ChatError::TooManyConcatenations {
+            found: concatenations,
+            max: MAX_CONCATENATIONS,
         });
     }
     on_thread(|| environment(source).map(drop))

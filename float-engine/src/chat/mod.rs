@@ -93,6 +93,14 @@ pub enum ChatError {
         /// The most accepted.
         max: usize,
     },
+    /// The template's source has too many `~`.
+    #[error("the chat template has {found} `~` operators; at most {max} are compiled")]
+    TooManyConcatenations {
+        /// How many.
+        found: usize,
+        /// The most accepted.
+        max: usize,
+    },
     /// The template loops for too long on this conversation.
     #[error("the chat template takes more than {max} steps on this conversation")]
     OutOfFuel {
@@ -157,7 +165,7 @@ impl ChatTemplate {
     /// Compiles a template; `bos_token` and `eos_token` are the texts that it may refer to.
     ///
     /// # Errors
-    /// A template longer than 64 KiB, or one that does not compile.
+    /// A template longer than 16 KiB or with more than 2000 `~`, or one that does not compile.
     pub fn new(source: &str, bos_token: &str, eos_token: &str) -> Result<Self, ChatError> {
         engine::check(source)?;
         Ok(Self {
