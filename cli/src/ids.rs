@@ -109,6 +109,7 @@ mod tests {
     #[test]
     fn prompts_are_checked_against_the_model() {
         let config = Config::new(int_engine::config::Dims {
+            scheme: int_engine::config::Scheme::Dynamic,
             hidden: 8,
             layers: 1,
             heads: 1,

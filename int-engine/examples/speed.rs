@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Instant;
 
-use int_engine::config::{Config, Dims};
+use int_engine::config::{Config, Dims, Scheme};
 use int_engine::engine::{CpuEngine, Engine, logits_digest};
 use int_engine::kernels::Kernels;
 use int_engine::model::Model;
@@ -31,6 +31,7 @@ fn main() {
     };
     let (threads, prompt, new) = (number(1, 1), number(2, 256), number(3, 64));
     let dims = Dims {
+        scheme: Scheme::Dynamic,
         hidden: 576,
         layers: 30,
         heads: 9,

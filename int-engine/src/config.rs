@@ -1,8 +1,48 @@
 //! The validated configuration (spec 3.1) and the block sizes of the Hadamard rotations (spec 2.4).
 
+/// How the inputs of matrix products are quantised to int8 (spec 3.3). The discriminant is the stored byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Scheme {
+    /// Every row by its own largest magnitude.
+    #[default]
+    Dynamic = 1,
+    /// The residual's norms and the inputs of the o and down projections by constants of the blob; the rest as in
+    /// `Dynamic`.
+    Static = 2,
+}
+
+impl Scheme {
+    /// The scheme of a stored byte.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Dynamic),
+            2 => Some(Self::Static),
+            _ => None,
+        }
+    }
+
+    /// The stored byte.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl std::fmt::Display for Scheme {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Dynamic => "dynamic",
+            Self::Static => "static",
+        })
+    }
+}
+
 /// The fields of a configuration, unchecked; [`Config::new`] checks them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dims {
+    /// Activation scheme.
+    pub scheme: Scheme,
     /// Width of the residual stream, 1 ..= 8192.
     pub hidden: u32,
     /// Number of layers, 1 ..= 256.
@@ -194,6 +234,12 @@ impl Config {
         max_context,
     }
 
+    /// Activation scheme.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.0.scheme
+    }
+
     /// Whether q and k heads are normalised (spec 1.11).
     #[must_use]
     pub fn qk_norm(&self) -> bool {
@@ -248,10 +294,14 @@ impl Config {
         had_block(self.head_dim())
     }
 
-    /// Block of the rotation before the down projection: `pow2_block(intermediate)`.
+    /// Block of the rotation before the down projection: `pow2_block(intermediate)`, in the static scheme
+    /// `had_block(intermediate)`.
     #[must_use]
     pub fn mlp_block(&self) -> usize {
-        pow2_block(self.intermediate())
+        match self.scheme() {
+            Scheme::Dynamic => pow2_block(self.intermediate()),
+            Scheme::Static => had_block(self.intermediate()),
+        }
     }
 }
 
@@ -316,6 +366,7 @@ mod tests {
 
     fn base() -> Dims {
         Dims {
+            scheme: Scheme::Dynamic,
             hidden: 64,
             layers: 2,
             heads: 4,
@@ -432,6 +483,21 @@ mod tests {
             (c.hidden_block(), c.head_block(), c.mlp_block()),
             (64, 16, 32)
         );
+        let c = with(|d| d.scheme = Scheme::Static).unwrap();
+        assert_eq!(
+            (c.hidden_block(), c.head_block(), c.mlp_block()),
+            (64, 16, 96)
+        );
+    }
+
+    #[test]
+    fn scheme_codes() {
+        let known: Vec<_> = (0..=255)
+            .filter_map(|code| Some((code, Scheme::from_code(code)?)))
+            .collect();
+        assert_eq!(known, [(1, Scheme::Dynamic), (2, Scheme::Static)]);
+        assert!(known.iter().all(|(code, scheme)| scheme.code() == *code));
+        assert_eq!(Scheme::default(), Scheme::Dynamic);
     }
 
     #[test]

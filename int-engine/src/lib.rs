@@ -18,7 +18,7 @@
 //!
 //! # mod sample { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sample/mod.rs")); }
 //! # let config = Config::new(Dims {
-//! #     hidden: 64, layers: 2, heads: 4, kv_heads: 2, head_dim: 16, intermediate: 96, vocab: 100, accepted_ids: 100,
+//! #     scheme: Default::default(), hidden: 64, layers: 2, heads: 4, kv_heads: 2, head_dim: 16, intermediate: 96, vocab: 100, accepted_ids: 100,
 //! #     max_context: 32, qk_norm: true, tied: true, eps: 1, stop_ids: vec![],
 //! # })?;
 //! # let file = sample::sample(&config, 1);

@@ -20,9 +20,27 @@ pub struct Linear {
     pub pre_shift: i32,
 }
 
+/// The constants of one layer in the static scheme (spec 3.2): what the inputs of its matrix products are quantised
+/// by instead of their largest magnitudes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StaticScales {
+    /// Largest value before the attention as a fraction of the row's root, in units of 2^-16, 1 ..= 2^16.
+    pub attn_norm: u32,
+    /// As `attn_norm`, before the MLP.
+    pub mlp_norm: u32,
+    /// Largest value of the o projection's input, 1 ..= 2^31 - 1.
+    pub o: u32,
+    /// Right shift of the gated activation before its rotation, 0 ..= 39.
+    pub down_shift: u32,
+    /// Largest value of the down projection's input, 1 ..= 2^31 - 1.
+    pub down: u32,
+}
+
 /// One decoder layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layer {
+    /// Present exactly in models of the static scheme.
+    pub static_scales: Option<StaticScales>,
     /// `[q_width][hidden]`.
     pub q: Linear,
     /// `[kv_width][hidden]`.

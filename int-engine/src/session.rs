@@ -12,11 +12,12 @@ use std::sync::Arc;
 use self::attend::grow;
 use self::cache::KvCache;
 use self::lane::Lane;
-use crate::config::Config;
+use crate::config::{Config, Scheme};
 use crate::engine::{LogitsSink, Session, TraceSink, check_tokens};
 use crate::halt::{Error, Fault};
 use crate::kernels::Kernels;
 use crate::model::{Linear, Model};
+use crate::ops::dynq::clamp;
 use crate::ops::fixed::{I31, bit_length, bit_length_64};
 use crate::ops::hadamard::{Direction, Hadamard};
 use crate::ops::ratio::{TokenScale, ratio};
@@ -77,7 +78,10 @@ impl Plan {
             hidden_hadamard: Hadamard::largest(config.hidden()),
             head_shift: bit_length(head_hadamard.block() as u32 - 1).div_ceil(2),
             head_hadamard,
-            mlp_hadamard: Hadamard::power_of_two(config.intermediate()),
+            mlp_hadamard: match config.scheme() {
+                Scheme::Dynamic => Hadamard::power_of_two(config.intermediate()),
+                Scheme::Static => Hadamard::largest(config.intermediate()),
+            },
             model,
             kernels,
             pool,
@@ -98,6 +102,17 @@ impl Plan {
     /// Spec 1.5 with this plan's kernels.
     fn dynq(&self, u: &[i32], q: &mut [i8]) -> u32 {
         let m = (self.kernels.max_abs)(u);
+        (self.kernels.quantize)(u, m, q);
+        m
+    }
+
+    /// The codes of a row by its own largest magnitude, or by `fixed`, to which the row is then clamped (spec 1.5);
+    /// returns the magnitude used.
+    fn quantize_input(&self, u: &mut [i32], fixed: Option<u32>, q: &mut [i8]) -> u32 {
+        let Some(m) = fixed else {
+            return self.dynq(u, q);
+        };
+        clamp(u, m);
         (self.kernels.quantize)(u, m, q);
         m
     }

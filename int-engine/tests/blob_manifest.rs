@@ -5,7 +5,7 @@ mod sample;
 use int_engine::blob::{
     BlobError, Entry, Header, LoadError, Loader, RECORD_LEN, Record, WriteError, Writer,
 };
-use int_engine::config::{Config, Dims};
+use int_engine::config::{Config, Dims, Scheme};
 use int_engine::halt::Fault;
 use int_engine::model::Model;
 use proptest::prelude::*;
@@ -15,6 +15,7 @@ use std::cell::Cell;
 
 fn dims() -> Dims {
     Dims {
+        scheme: Scheme::Dynamic,
         hidden: 4,
         layers: 1,
         heads: 2,

@@ -4,12 +4,13 @@ mod sample;
 
 use int_engine::blob::{BlobError, Dtype, Entry, Header, LoadError, Loader, Record};
 use int_engine::commitment::{Commitment, commitment};
-use int_engine::config::{Config, ConfigError, Dims};
+use int_engine::config::{Config, ConfigError, Dims, Scheme};
 use int_engine::model::Model;
 use sample::sample;
 
 fn dims(qk_norm: bool, tied: bool) -> Dims {
     Dims {
+        scheme: Scheme::Dynamic,
         hidden: 3,
         layers: 1,
         heads: 1,

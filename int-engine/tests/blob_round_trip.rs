@@ -4,12 +4,13 @@ mod sample;
 
 use int_engine::blob::{Header, Loader, Writer};
 use int_engine::commitment::commitment;
-use int_engine::config::{Config, Dims};
+use int_engine::config::{Config, Dims, Scheme};
 use int_engine::model::{Model, pre_shift};
 use sample::sample;
 
 fn dims(qk_norm: bool, tied: bool) -> Dims {
     Dims {
+        scheme: Scheme::Dynamic,
         hidden: 24,
         layers: 2,
         heads: 4,

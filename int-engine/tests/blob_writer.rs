@@ -4,12 +4,13 @@ mod sample;
 
 use int_engine::blob::{BlobError, Header, WriteError, Writer};
 use int_engine::commitment::{commitment, verify_chunk};
-use int_engine::config::{Config, Dims};
+use int_engine::config::{Config, Dims, Scheme};
 use sample::sample;
 use std::io::{self, Write};
 
 fn config() -> Config {
     Config::new(Dims {
+        scheme: Scheme::Dynamic,
         hidden: 8,
         layers: 1,
         heads: 2,

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use int_engine::config::{Config, Dims};
+use int_engine::config::{Config, Dims, Scheme};
 use int_engine::engine::{
     CpuEngine, Engine, Finish, Session, argmax, continue_greedy, generate, logits_digest,
 };
@@ -17,6 +17,7 @@ use sample::sample;
 
 fn dims() -> Dims {
     Dims {
+        scheme: Scheme::Dynamic,
         // Widths that are no multiple of a vector, a Paley factor in the residual's rotation, three heads a group.
         hidden: 60,
         layers: 2,

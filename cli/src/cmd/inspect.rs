@@ -91,7 +91,7 @@ fn record(header: &Header) -> Vec<(&'static str, Value)> {
     vec![
         ("format_version", json!(version(8))),
         ("spec_version", json!(version(12))),
-        ("scheme", json!(bytes[16])),
+        ("scheme", json!(d.scheme.to_string())),
         ("total_len", json!(header.total_len)),
         ("manifest_len", json!(header.manifest_len)),
         ("hidden", json!(d.hidden)),

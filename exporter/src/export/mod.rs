@@ -13,7 +13,7 @@ use crate::partial::Partial;
 use crate::phase::rope_phases;
 use crate::report::Report;
 use float_engine::source::Checkpoint;
-use int_engine::config::{Config, Dims};
+use int_engine::config::{Config, Dims, Scheme};
 use sha2::{Digest, Sha256};
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -179,6 +179,7 @@ fn config(
     stop_ids.sort_unstable();
     stop_ids.dedup();
     Ok(Config::new(Dims {
+        scheme: Scheme::Dynamic,
         hidden: small(c.hidden),
         layers: small(c.layers),
         heads: small(c.heads),

@@ -1,6 +1,6 @@
 //! The ranges of spec 4.5, checked while the bytes of the tensors pass, in pieces of any size.
 
-use super::directory::{LAYER_CONSTS, Role};
+use super::directory::{LAYER_CONSTS, Role, STATIC_SCALES};
 use super::{BlobError, Entry};
 use crate::model::{abs_sum, pre_shift_of};
 
@@ -10,6 +10,13 @@ const SCORE_SHIFT: (i64, i64) = (0, 61);
 const WEIGHT: (i64, i64) = (-127, 127);
 const HEAD_GAIN: (i64, i64) = (-32767 << 15, 32767 << 15);
 const FINAL_GAIN: (i64, i64) = (-32767, 32767);
+const STATIC: [(i64, i64); STATIC_SCALES] = [
+    (1, 1 << 16),
+    (1, 1 << 16),
+    (1, (1 << 31) - 1),
+    (0, 39),
+    (1, (1 << 31) - 1),
+];
 
 /// Checks the tensors of a blob in directory order.
 #[derive(Default)]
@@ -109,6 +116,12 @@ impl Checker {
                 within(entry, first, values, FINAL_GAIN)?;
             }
             Role::Phase => {}
+            Role::StaticScales => {
+                let ranges = &STATIC[first as usize..];
+                for ((index, value), &range) in (first..).zip(int32(bytes)).zip(ranges) {
+                    within(entry, index, std::iter::once(value), range)?;
+                }
+            }
             Role::LayerConsts | Role::HeadConsts { .. } => {
                 if first == 0 {
                     self.consts_name.clone_from(&entry.name);

@@ -1,7 +1,7 @@
 //! The tensors of a blob, their order, places and meaning: all of it follows from the configuration (spec 4.3).
 
 use super::{ALIGNMENT, RECORD_LEN};
-use crate::config::Config;
+use crate::config::{Config, Scheme};
 use borsh::BorshSerialize;
 
 /// Type of a tensor's elements. The discriminant is the stored byte.
@@ -83,6 +83,8 @@ pub(super) enum Role {
     Shift,
     Phase,
     LayerConsts,
+    /// The constants of the static scheme.
+    StaticScales,
     /// The head's shift; `tied` when the embedding table's weights imply it.
     HeadConsts {
         tied: bool,
@@ -93,6 +95,8 @@ pub(super) enum Role {
 
 /// Number of elements of `layers.i.consts`.
 pub(super) const LAYER_CONSTS: usize = 9;
+/// Number of elements of `layers.i.static`.
+pub(super) const STATIC_SCALES: usize = 5;
 
 struct Builder {
     entries: Vec<Entry>,
@@ -166,6 +170,14 @@ pub(super) fn lay_out(config: &Config, manifest_len: u32) -> (Vec<Entry>, u64) {
             vec![LAYER_CONSTS as u32],
             Role::LayerConsts,
         );
+        if d.scheme == Scheme::Static {
+            b.add(
+                format!("{p}.static"),
+                Dtype::Int32,
+                vec![STATIC_SCALES as u32],
+                Role::StaticScales,
+            );
+        }
         b.matrix(&format!("{p}.q"), qd, n, Some(0));
         b.matrix(&format!("{p}.k"), kd, n, Some(1));
         b.matrix(&format!("{p}.v"), kd, n, Some(2));

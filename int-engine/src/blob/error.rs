@@ -25,8 +25,8 @@ pub enum BlobError {
         /// The version found.
         found: u32,
     },
-    /// Another quantisation scheme.
-    #[error("scheme is {found}, must be 1")]
+    /// Another activation scheme.
+    #[error("scheme is {found}, must be 1 (dynamic) or 2 (static)")]
     Scheme {
         /// The scheme found.
         found: u8,

@@ -5,8 +5,8 @@ use super::column::Column;
 use super::header::plan;
 use super::{BlobError, Entry, Header, LoadError, RECORD_LEN, Record};
 use crate::commitment::{Commitment, Hasher};
-use crate::config::Config;
-use crate::model::{Embedding, Head, Layer, Linear, Model};
+use crate::config::{Config, Scheme};
+use crate::model::{Embedding, Head, Layer, Linear, Model, StaticScales};
 
 /// Bytes that are hashed, checked and stored at a time, while they are in the cache.
 const PIECE: usize = 1 << 18;
@@ -310,9 +310,22 @@ impl Columns {
         }
     }
 
+    /// The checker has left no negative value.
+    fn static_scales(&mut self) -> StaticScales {
+        let k = self.int32();
+        StaticScales {
+            attn_norm: k[0] as u32,
+            mlp_norm: k[1] as u32,
+            o: k[2] as u32,
+            down_shift: k[3] as u32,
+            down: k[4] as u32,
+        }
+    }
+
     fn layer(&mut self, c: &Config) -> Layer {
         let (n, qd, kd, ff) = (c.hidden(), c.q_width(), c.kv_width(), c.intermediate());
         let k = self.int32();
+        let static_scales = (c.scheme() == Scheme::Static).then(|| self.static_scales());
         let (q, key, v) = (
             self.linear(qd, n, k[0]),
             self.linear(kd, n, k[1]),
@@ -321,6 +334,7 @@ impl Columns {
         let q_gain = c.qk_norm().then(|| self.int32());
         let k_gain = c.qk_norm().then(|| self.int32());
         Layer {
+            static_scales,
             q,
             k: key,
             v,

@@ -3,16 +3,15 @@
 use super::decode::Decoder;
 use super::{BlobError, MAX_MANIFEST_LEN, RECORD_LEN};
 use crate::commitment::Commitment;
-use crate::config::{Config, Dims, MAX_STOP_IDS};
+use crate::config::{Config, Dims, MAX_STOP_IDS, Scheme};
 use crate::tables::{EXP2_DIGEST, ROPE_DIGEST, SIGMOID_DIGEST};
 use borsh::BorshSerialize;
 
 const MAGIC: [u8; 8] = *b"BLUEBLOB";
 const FORMAT_VERSION: u32 = 1;
 const SPEC_VERSION: u32 = 1;
-const SCHEME: u8 = 1;
 
-/// What the record says. The versions, the scheme and the table digests have one accepted value each and are implied.
+/// What the record says. The versions and the table digests have one accepted value each and are implied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The configuration.
@@ -71,9 +70,9 @@ impl Record {
                 return Some(Err(BlobError::SpecVersion { found }));
             }
             let found = d.u8()?;
-            if found != SCHEME {
+            let Some(scheme) = Scheme::from_code(found) else {
                 return Some(Err(BlobError::Scheme { found }));
-            }
+            };
             let (total_len, manifest_len) = (d.u64()?, d.u32()?);
             if manifest_len > MAX_MANIFEST_LEN {
                 return Some(Err(BlobError::ManifestLen {
@@ -81,6 +80,7 @@ impl Record {
                 }));
             }
             let mut dims = Dims {
+                scheme,
                 hidden: d.u32()?,
                 layers: d.u32()?,
                 heads: d.u32()?,
@@ -158,7 +158,7 @@ impl Record {
             magic: MAGIC,
             format_version: FORMAT_VERSION,
             spec_version: SPEC_VERSION,
-            scheme: SCHEME,
+            scheme: d.scheme.code(),
             total_len: self.total_len,
             manifest_len: self.manifest_len,
             sizes: [

@@ -30,7 +30,7 @@ pub struct Kernels {
     pub weighted_sum: fn(&[u16], &[i8], &mut [i64]),
     /// The largest magnitude of a row of |u_i| <= 2^31 - 1; 0 for an empty row.
     pub max_abs: fn(&[i32]) -> u32,
-    /// `quantize(u, m, q)`: spec 1.5 for a row whose largest magnitude is m.
+    /// `quantize(u, m, q)`: spec 1.5 for a row of magnitudes at most m < 2^31; all zeros for m = 0.
     pub quantize: fn(&[i32], u32, &mut [i8]),
     /// `sum_squares(x, sh)`: the sum of spec 1.6 without eps; sh = max(0, bl(max |x_i|) - 24).
     pub sum_squares: fn(&[i32], u32) -> u64,

@@ -1,4 +1,4 @@
-//! Dynamic quantisation of a row to int8 (spec 1.5).
+//! Quantisation of a row to int8 by its largest magnitude or by a constant (spec 1.5).
 
 use super::fixed::bit_length;
 
@@ -42,7 +42,7 @@ impl Reciprocal {
     }
 }
 
-/// Quantises a row whose largest magnitude is m (all zeros for m = 0); `q` has the row's length.
+/// Quantises a row of magnitudes at most m (all zeros for m = 0); `q` has the row's length.
 #[inline(always)]
 pub fn quantize(u: &[i32], m: u32, q: &mut [i8]) {
     assert_eq!(u.len(), q.len(), "one code per value");
@@ -56,6 +56,34 @@ pub fn quantize(u: &[i32], m: u32, q: &mut [i8]) {
     }
 }
 
+/// Clamps a row to [-m, m], 0 <= m < 2^31: with [`quantize`] after it, `quantize` of spec 1.5 for every row.
+#[inline(always)]
+pub fn clamp(u: &mut [i32], m: u32) {
+    let m = m as i32;
+    for u in u {
+        *u = (*u).clamp(-m, m);
+    }
+}
+
+/// As [`clamp`], from one row to another of its length.
+#[inline(always)]
+pub fn clamp_from(u: &[i32], m: u32, out: &mut [i32]) {
+    let m = m as i32;
+    assert_eq!(u.len(), out.len(), "rows of one width");
+    for (out, &u) in out.iter_mut().zip(u) {
+        *out = u.clamp(-m, m);
+    }
+}
+
+/// Clamps a row to [-m, m], m < 2^63.
+#[inline(always)]
+pub fn clamp_wide(u: &mut [i64], m: u64) {
+    let m = m as i64;
+    for u in u {
+        *u = (*u).clamp(-m, m);
+    }
+}
+
 /// Quantises a row and returns its largest magnitude m; u_i is about q_i * m / 127.
 pub fn dynq(u: &[i32], q: &mut [i8]) -> u32 {
     let m = max_abs(u);
@@ -65,6 +93,7 @@ pub fn dynq(u: &[i32], q: &mut [i8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixed::I31;
     use super::*;
     use proptest::prelude::*;
 
@@ -83,6 +112,24 @@ mod tests {
         assert_eq!(q, [127, 64]);
         dynq(&[6, 3], &mut q);
         assert_eq!(q, [127, 63]);
+    }
+
+    #[test]
+    fn clamped_rows() {
+        let (mut q, mut out) = ([0i8; 5], [0; 5]);
+        for m in [1u32, 2, 127, 1 << 24, I31 as u32] {
+            let k = m as i32;
+            let mut u = [I31, -I31, 0, k, 1 - k];
+            clamp_from(&u, m, &mut out);
+            clamp(&mut u, m);
+            assert_eq!(u, out);
+            quantize(&u, m, &mut q);
+            assert_eq!(q[..4], [127, -127, 0, 127], "m = {m}");
+            let mut wide = [1i64 << 52, -(1 << 52), 0, i64::from(m), -i64::from(m) - 1];
+            clamp_wide(&mut wide, m.into());
+            let m = i64::from(m);
+            assert_eq!(wide, [m, -m, 0, m, -m]);
+        }
     }
 
     proptest! {

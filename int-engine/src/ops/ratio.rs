@@ -46,6 +46,20 @@ pub fn ratio(m: u32, r: u32, e: i32) -> TokenScale {
     }
 }
 
+/// The static scheme's largest magnitude of a row before a norm (spec 3.3): the fraction c / 2^16 of the row's root
+/// r * 2^-e, rounded down, in 1 ..= 2^31 - 1.
+///
+/// Domain: c <= 2^16, r < 2^31, -7 <= e <= 30: r * c < 2^47 and the shift is in [9, 46].
+#[inline]
+pub fn root_fraction(c: u32, r: u32, e: i32) -> u32 {
+    debug_assert!(
+        c <= 1 << 16 && r < 1 << 31 && (-7..=30).contains(&e),
+        "root_fraction domain"
+    );
+    let m = (u64::from(r) * u64::from(c)) >> (16 + e);
+    m.clamp(1, (1 << 31) - 1) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +88,21 @@ mod tests {
                 exponent: -31
             }
         );
+    }
+
+    #[test]
+    fn root_fraction_ends() {
+        let (least, most) = (1u32 << 30, (1u32 << 31) - 1);
+        // The root 2^30 * 2^-e itself, and its least fraction.
+        for e in -7i32..=30 {
+            let root = 1u64 << (30 - e);
+            let want = |m: u64| m.clamp(1, most.into()) as u32;
+            assert_eq!(root_fraction(1 << 16, least, e), want(root), "{e}");
+            assert_eq!(root_fraction(1, least, e), want(root >> 16), "{e}");
+        }
+        assert_eq!(root_fraction(1 << 16, most, 0), most);
+        assert_eq!(root_fraction(1 << 16, most, -1), most);
+        assert_eq!(root_fraction((1 << 16) - 1, most, 0), most - (1 << 15));
     }
 
     proptest! {

@@ -5,11 +5,11 @@ use super::cache::HeadCache;
 use super::{Matrix, Plan};
 use crate::halt::Fault;
 use crate::model::Layer;
-use crate::ops::dynq::max_abs;
+use crate::ops::dynq::{clamp_from, clamp_wide, max_abs};
 use crate::ops::fixed::{I16, I31, bit_length_64};
 use crate::ops::hadamard::Direction;
 use crate::ops::head_norm::head_norm;
-use crate::ops::ratio::{TokenScale, norm_scale, ratio};
+use crate::ops::ratio::{TokenScale, norm_scale, ratio, root_fraction};
 use crate::ops::requantize::requantize;
 use crate::ops::rms::{alignment, root};
 use crate::ops::rope::{rope, rope_angle};
@@ -128,7 +128,7 @@ impl Lane {
         let config = plan.model.config();
         let (t, n, hd) = (self.tokens, config.hidden(), config.head_dim());
         let (qw, kw) = (config.q_width(), config.kv_width());
-        self.norm(plan);
+        self.norm(plan, layer.static_scales.map(|s| s.attn_norm));
         let (input, scales) = (&self.input[..t * n], &self.scales[..t]);
         let (q, k, v) = (
             &mut self.a[..t * qw],
@@ -203,21 +203,22 @@ impl Lane {
             config.q_width(),
             config.intermediate(),
         );
+        let scales = layer.static_scales;
         for ((row, codes), scale) in self.a[..t * qw]
-            .chunks_exact(qw)
+            .chunks_exact_mut(qw)
             .zip(self.input.chunks_exact_mut(qw))
             .zip(&mut self.scales)
         {
-            *scale = norm_scale(plan.dynq(row, codes));
+            *scale = norm_scale(plan.quantize_input(row, scales.map(|s| s.o), codes));
         }
         self.add_product(plan, &Matrix::of(&layer.o), pool);
 
-        self.norm(plan);
-        let (input, scales) = (&self.input[..t * n], &self.scales[..t]);
+        self.norm(plan, scales.map(|s| s.mlp_norm));
+        let (input, token_scales) = (&self.input[..t * n], &self.scales[..t]);
         plan.linear(
             &Matrix::of(&layer.gate),
             input,
-            Some(scales),
+            Some(token_scales),
             MLP_LIMIT,
             &mut self.a[..t * ff],
             pool,
@@ -225,7 +226,7 @@ impl Lane {
         plan.linear(
             &Matrix::of(&layer.up),
             input,
-            Some(scales),
+            Some(token_scales),
             MLP_LIMIT,
             &mut self.b[..t * ff],
             pool,
@@ -240,11 +241,22 @@ impl Lane {
             let h = &mut self.h[..ff];
             let m = (plan.kernels.swiglu)(gate, up, h);
             // |h| <= 2^52 and the headroom is at least 14, so c <= 39; the narrowed values leave room for the rotation.
-            let c = bit_length_64(m).saturating_sub(plan.mlp_hadamard.headroom());
+            let headroom = plan.mlp_hadamard.headroom();
+            let c = match scales {
+                None => bit_length_64(m).saturating_sub(headroom),
+                Some(s) => {
+                    // rdbpot is monotone and maps 2^(headroom + c) to 2^headroom: to clamp before it is to clamp after.
+                    let limit = 1u64 << (headroom + s.down_shift).min(52);
+                    if m > limit {
+                        clamp_wide(h, limit);
+                    }
+                    s.down_shift
+                }
+            };
             (plan.kernels.narrow)(h, c, gate);
             plan.mlp_hadamard
                 .apply(gate, Direction::Forward, plan.kernels.butterflies);
-            *scale = norm_scale(plan.dynq(gate, codes));
+            *scale = norm_scale(plan.quantize_input(gate, scales.map(|s| s.down), codes));
             scale.exponent -= c as i32;
         }
         self.add_product(plan, &Matrix::of(&layer.down), pool);
@@ -298,17 +310,26 @@ impl Lane {
         }
     }
 
-    /// `norm` of spec 3.3 for every token: codes in `input`, scales in `scales`.
-    fn norm(&mut self, plan: &Plan) {
+    /// `norm` of spec 3.3 for every token: codes in `input`, scales in `scales`. `fraction` is the static scheme's
+    /// constant; `a` holds clamped rows.
+    fn norm(&mut self, plan: &Plan, fraction: Option<u32>) {
         let config = plan.model.config();
         let n = config.hidden();
         let rows = self.x[..self.tokens * n]
             .chunks_exact(n)
             .zip(self.input.chunks_exact_mut(n));
         for ((x, codes), scale) in rows.zip(&mut self.scales) {
-            let m = plan.dynq(x, codes);
-            let sh = alignment(m);
+            let largest = (plan.kernels.max_abs)(x);
+            let sh = alignment(largest);
             let (r, e) = root((plan.kernels.sum_squares)(x, sh), sh, config.eps());
+            let m = fraction.map_or(largest, |c| root_fraction(c, r, e));
+            let x = if largest <= m {
+                x
+            } else {
+                clamp_from(x, m, &mut self.a[..n]);
+                &self.a[..n]
+            };
+            (plan.kernels.quantize)(x, m, codes);
             *scale = ratio(m, r, e);
         }
     }
@@ -366,7 +387,7 @@ fn quantize_heads(plan: &Plan, row: &[i32], codes: &mut [i8], largest: &mut [u16
 mod tests {
     use super::*;
     use crate::blob::{Header, Writer};
-    use crate::config::{Config, Dims};
+    use crate::config::{Config, Dims, Scheme};
     use crate::kernels::Kernels;
     use crate::model::Model;
     use std::num::NonZeroUsize;
@@ -375,6 +396,7 @@ mod tests {
     /// A model of zero weights with heads of two channels and q/k norm.
     fn model() -> Model {
         let config = Config::new(Dims {
+            scheme: Scheme::Dynamic,
             hidden: 2,
             layers: 1,
             heads: 1,

@@ -4,7 +4,7 @@
 use crate::sample::sample;
 use int_engine::blob::Loader;
 use int_engine::commitment::keccak256;
-use int_engine::config::{Config, Dims};
+use int_engine::config::{Config, Dims, Scheme};
 
 /// One known answer.
 pub(crate) struct Case {
@@ -47,6 +47,7 @@ fn blob(dims: Dims) -> Vec<u8> {
 /// With q/k norm and an own head on a residual of H_12 (x) H_8; without on one of H_20 (x) H_4; and one long row.
 pub(crate) fn cases() -> Vec<Case> {
     let norm = Dims {
+        scheme: Scheme::Dynamic,
         hidden: 96,
         layers: 2,
         heads: 4,
