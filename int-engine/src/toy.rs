@@ -140,9 +140,7 @@ impl Toy {
                 let h = rms_norm(x, part(&self.rms2, l, DIM), RMS_MULT, RMS_EPS);
                 let gate = gemm(part(&self.gate, l, HIDDEN * DIM), &h, GEMM_SHIFT);
                 let up = gemm(part(&self.up, l, HIDDEN * DIM), &h, GEMM_SHIFT);
-                let swiglu =
-                    |(&g, &u): (&i8, &i8)| saturate((silu(g) * i32::from(u)) >> SWIGLU_SHIFT);
-                let act: Vec<i8> = gate.iter().zip(&up).map(swiglu).collect();
+                let act: Vec<i8> = gate.iter().zip(&up).map(|(&g, &u)| swiglu(g, u)).collect();
                 add(
                     x,
                     &gemm(part(&self.down, l, DIM * HIDDEN), &act, DOWN_SHIFT),
@@ -212,8 +210,9 @@ fn dot(a: &[i8], b: &[i8]) -> i32 {
         .sum()
 }
 
-/// Row-major `w` times `x`; `>>` rounds `floor`. At most 64 * 2^14 per sum.
-fn gemm(w: &[i8], x: &[i8], shift: u32) -> Vec<i8> {
+/// Row-major `w` times `x`, shifted right (rounding `floor`), saturated. A row of at most 2^16 values.
+#[must_use]
+pub fn gemm(w: &[i8], x: &[i8], shift: u32) -> Vec<i8> {
     w.chunks_exact(x.len())
         .map(|row| saturate(dot(row, x) >> shift))
         .collect()
@@ -225,8 +224,11 @@ fn add(x: &mut [i8], y: &[i8]) {
         .for_each(|(x, y)| *x = x.saturating_add(*y));
 }
 
-/// The division truncates towards zero.
-fn rms_norm(x: &[i8], w: &[i8], mult: i32, eps: i32) -> Vec<i8> {
+/// `x * w * mult` over the root of the sum of squares plus `eps`, truncated towards zero, saturated.
+///
+/// At most 2^16 values; 1 <= mult <= 2^16, 0 <= eps < 2^30.
+#[must_use]
+pub fn rms_norm(x: &[i8], w: &[i8], mult: i32, eps: i32) -> Vec<i8> {
     let root = (dot(x, x) + eps).isqrt().max(1);
     x.iter()
         .zip(w)
@@ -234,7 +236,15 @@ fn rms_norm(x: &[i8], w: &[i8], mult: i32, eps: i32) -> Vec<i8> {
         .collect()
 }
 
-fn attend(q: &[i8], ks: &[Vec<i8>], vs: &[Vec<i8>]) -> Vec<i8> {
+/// `silu(gate) * up`, shifted right by 6 (rounding `floor`), saturated.
+#[must_use]
+pub fn swiglu(gate: i8, up: i8) -> i8 {
+    saturate((silu(gate) * i32::from(up)) >> SWIGLU_SHIFT)
+}
+
+/// Attention of one query over the visible keys and values: at least one and at most 256, rows of `q`'s length.
+#[must_use]
+pub fn attend(q: &[i8], ks: &[Vec<i8>], vs: &[Vec<i8>]) -> Vec<i8> {
     let scores: Vec<i32> = ks
         .iter()
         .map(|k| i32::from(saturate(dot(q, k) >> QK_SHIFT)))

@@ -419,10 +419,13 @@ pub struct Config {
 
 /// spec 3.2: everything of a linear layer but its weights.
 #[derive(Clone, Debug)]
-struct Channels {
-    psh: i64,
-    mult: Vec<i64>,
-    shift: Vec<i8>,
+pub struct Channels {
+    /// Shift of the accumulators, -5..=0.
+    pub psh: i64,
+    /// Per output, 2^30..2^31.
+    pub mult: Vec<i64>,
+    /// Per output, -64..=64.
+    pub shift: Vec<i8>,
 }
 
 /// spec 3.2: a linear layer, weights `[out][in]`.
@@ -526,8 +529,8 @@ pub enum Finish {
     Context,
 }
 
-/// spec 3.2: an exact dot product and a requantize per output row.
-fn linear(
+/// spec 3.2: an exact dot product and a requantize per output row; `weight` is `[out][q.len()]`.
+pub fn linear(
     weight: &[i8],
     c: &Channels,
     q: &[i8],
@@ -547,13 +550,13 @@ impl Linear {
     }
 }
 
-/// spec 3.3
-fn add_residual(x: &[i64], y: &[i64]) -> Vec<i64> {
+/// spec 3.3: the saturating sum of two rows of magnitudes at most 2^31 - 1.
+pub fn add_residual(x: &[i64], y: &[i64]) -> Vec<i64> {
     x.iter().zip(y).map(|(a, b)| sat(a + b, I31)).collect()
 }
 
-/// spec 3.3
-fn norm(x: &[i64], eps: i64) -> (Vec<i8>, (i64, i64)) {
+/// spec 3.3: the codes of a residual row and their token scale. Domain: that of [`rms`].
+pub fn norm(x: &[i64], eps: i64) -> (Vec<i8>, (i64, i64)) {
     let (q, m) = dynq(x);
     let (r, e) = rms(x, eps);
     (q, ratio(m, r, e))
