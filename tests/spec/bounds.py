@@ -17,6 +17,11 @@ def section(pages, title):
     return re.search(r'^## %s .*?(?=^## |\Z)' % re.escape(title), text, re.S | re.M).group(0)
 
 
+def mlp_blocks(s):
+    """Every block that the rotation of an intermediate row can have, in either scheme."""
+    return [b for b in range(1, 65537) if s['had_factors'](b)]
+
+
 def section_1(s, pages):
     """Returns what the table of 3.6 needs besides the definitions."""
     def said(title, phrase, *values):
@@ -44,7 +49,11 @@ def section_1(s, pages):
     for m in ENDS:
         q, largest = s['dynq']([m, -m, m // 2, 0])
         assert largest == m and q[:2] == [127, -127] and q[3] == 0
+        q = s['quantize']([I31, -I31, m, -m, m // 2, 0], m)
+        assert q[:4] == [127, -127, 127, -127] and all(abs(v) <= 127 for v in q)
+        assert max(min(abs(x), m) << 24 >> bl(m) for x in (m, I31)) < 2**24
     said('1.5', 'r <= 127 * 2^24 < 2^31')
+    said('1.5', 'a <= m * 2^(24-b) < 2^24')
     said('1.5', 'a*r <= 127 * 2^47')
 
     exponents = [s['rms'](row, eps)[1] for row, eps in [([0], 0), ([1], 0), ([-I31] * 8192, 2**53 - 1)]]
@@ -72,7 +81,10 @@ def section_1(s, pages):
     s2 = {b: bl(b * 2**s['headroom'](b) * I16) - s['headroom'](b) for b in blocks}
     s12 = max(s1[b] + s2[b] for b in blocks)
     c = 53 - s['headroom'](65536)
-    assert bl(2**52) == 53 and c == max(53 - s['headroom'](2**k) for k in range(17))
+    wide = mlp_blocks(s)
+    assert bl(2**52) == 53 and c == max(53 - s['headroom'](b) for b in wide)
+    # The limits of the stored constants: a c beyond it would be a shift that no row needs.
+    assert '| c_down | 0 ..= %d |' % c in section(pages, '4.5')
     said('1.8', 's1 + s2 <= %d', s12)
     said('1.8', 'c <= %d', c)
     token = min(ratio[0] - s12, norm[0] - c), max(ratio[1], norm[1], 0)
@@ -94,7 +106,7 @@ def section_1(s, pages):
     said('1.9', '= {:,}.'.format(rope))
     assert 2 * 2**22 * 2**14 <= 2**37
 
-    for b in set(blocks) | {2**k for k in range(17)}:
+    for b in set(blocks) | set(wide):
         assert b * 2**s['headroom'](b) < 2**31 <= b * 2**(s['headroom'](b) + 1) or b & (b - 1) == 0
     said('1.10', 'B * 2^(31 - bl(B)) < 2^31')
 
@@ -102,6 +114,19 @@ def section_1(s, pages):
     for row in ([1], [0], [I31] * 256, [-I31] + [0] * 255):
         assert all(abs(y) <= I16 for y in s['head_norm'](row, [I16 * 2**15] * len(row)))
     said('1.11', '|(v << up) * rr| <= 2^61; |t| <= 2^30; |t * g| < 2^60')
+
+    shift = 16 + rms[0], 16 + rms[1]
+    said('3.3', '16 + e is in [%d, %d] and r * c < 2^47', *shift)
+    # Clamping before the shift equals clamping after it, at every headroom and shift.
+    for room in {s['headroom'](b) for b in wide}:
+        for shift in range(c + 1):
+            limit = 2**(room + shift)
+            for v in {0, 1, limit - 1, limit, limit + 1, limit + (1 << shift >> 1), 2 * limit, 2**52} | {limit - (1 << shift >> 1)}:
+                for v in (min(v, 2**52), -min(v, 2**52)):
+                    after = s['sat'](rdbpot(v, shift), 2**room)
+                    assert after == rdbpot(s['sat'](v, limit), shift) and abs(after) <= 2**room
+                    if abs(v) < limit:
+                        assert after == rdbpot(v, shift)
 
     assert s['swiglu'](2**26, 2**26) == 2**52 == -s['swiglu'](2**26, -2**26)
     said('1.12', '|g * sig| <= 2^50, |result| <= 2^52')
@@ -129,7 +154,7 @@ def table(s, known):
     rdbpot, bl = s['rdbpot'], s['bl']
     dot, rms_sum, rope = 127**2, known['rms sum'], known['rope']
     raised = max(127 * ((2**(31 + psh) - 1) // 127) << -psh for psh in range(-5, 0))
-    blocks = set(known['blocks']) | {2**k for k in range(17)}
+    blocks = set(known['blocks']) | set(mlp_blocks(s))
     score = 256 * dot * I16
     return {
         'dot product, K inputs': (65536 * dot, 3072 * dot),
@@ -158,6 +183,8 @@ def table(s, known):
         'attention output': (known['attention'], None),
         'g * sig': (2**26 * 2**24, None),
         'swiglu': (rdbpot(2**50, 24) * 2**26, None),
+        'static norm r * c': (I31 * 2**16, None),
+        'h after the shift and sat, x and y in the head': (max(2**s['headroom'](b) for b in blocks), None),
         'rotation of h, of x and of y in the head': (max(b * 2**s['headroom'](b) for b in blocks), None),
         'head y * gain': (max(b * 2**s['headroom'](b) for b in known['blocks']) * I16, None),
         'residual before sat': (2 * I31, None),

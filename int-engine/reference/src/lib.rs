@@ -87,25 +87,31 @@ pub fn norm_scale(m: i64) -> (i64, i64) {
     (m << (31 - bl(m)), -bl(m))
 }
 
-/// spec 1.5: dynamic quantisation of a row to int8. `|u_i| <= 2^31 - 1`; returns the codes
-/// (`|q_i| <= 127`) and the row's largest magnitude `m`, with `u_i ~ q_i * m / 127`.
+/// spec 1.5: quantisation of a row to int8 with `m` as 127; larger values are clamped. `|u_i| <= 2^31 - 1`,
+/// `1 <= m < 2^31`; returns the codes (`|q_i| <= 127`), `u_i ~ q_i * m / 127`.
+pub fn quantize(u: &[i64], m: i64) -> Vec<i8> {
+    let b = bl(m);
+    let r = (127i64 << (b + 23)) / m;
+    let code = |&x: &i64| {
+        let a = x.abs().min(m);
+        let a = if b <= 24 {
+            a << (24 - b)
+        } else {
+            a >> (b - 24)
+        };
+        let y = (a * r + (1 << 46)) >> 47;
+        i8::try_from(with_sign_of(x, y)).expect("spec 1.5: |q| <= 127")
+    };
+    u.iter().map(code).collect()
+}
+
+/// spec 1.5: [`quantize`] at the row's largest magnitude, which is returned with the codes. `|u_i| <= 2^31 - 1`.
 pub fn dynq(u: &[i64]) -> (Vec<i8>, i64) {
     let m = max_abs(u);
     if m == 0 {
         return (vec![0; u.len()], 0);
     }
-    let b = bl(m);
-    let r = (127i64 << (b + 23)) / m;
-    let code = |&x: &i64| {
-        let a = if b <= 24 {
-            x.abs() << (24 - b)
-        } else {
-            x.abs() >> (b - 24)
-        };
-        let y = (a * r + (1 << 46)) >> 47;
-        i8::try_from(with_sign_of(x, y)).expect("spec 1.5: |q| <= 127")
-    };
-    (u.iter().map(code).collect(), m)
+    (quantize(u, m), m)
 }
 
 fn mantissas(x: &[i64]) -> (Vec<i64>, i64) {
@@ -392,6 +398,15 @@ fn hadamard_blocks(x: &[i64], b: usize, transpose: bool) -> Vec<i64> {
 
 // ---------------------------------------------------------------- 3. The forward pass
 
+/// spec 3.3: how the inputs of matrix products are quantised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// By their own largest magnitudes.
+    Dynamic,
+    /// At three kinds of rows by constants of the blob.
+    Static,
+}
+
 /// spec 3.1 and 4.1: a valid configuration with the other facts of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
@@ -399,6 +414,7 @@ fn hadamard_blocks(x: &[i64], b: usize, transpose: bool) -> Vec<i64> {
     reason = "the fields are those of spec 3.1 and 4.1, by their names"
 )]
 pub struct Config {
+    pub scheme: Scheme,
     pub total_len: u64,
     pub manifest_len: u32,
     pub hidden: usize,
@@ -449,6 +465,17 @@ struct Layer {
     k_gain: Vec<i64>,
     score_mult: i64,
     score_shift: i64,
+    statics: Option<Statics>,
+}
+
+/// spec 3.2: what a layer of the static scheme has besides.
+#[derive(Clone, Copy, Debug)]
+struct Statics {
+    c_attn_norm: i64,
+    c_mlp_norm: i64,
+    m_o: i64,
+    c_down: i64,
+    m_down: i64,
 }
 
 /// A model read from a blob (spec 4), ready for the forward pass (spec 3).
@@ -562,6 +589,29 @@ pub fn norm(x: &[i64], eps: i64) -> (Vec<i8>, (i64, i64)) {
     (q, ratio(m, r, e))
 }
 
+/// spec 3.3: as [`norm`] with the largest magnitude a fraction of the row's root, `c` in 1..=2^16.
+pub fn norm_static(x: &[i64], eps: i64, c: i64) -> (Vec<i8>, (i64, i64)) {
+    let (r, e) = rms(x, eps);
+    let m = ((r * c) >> (16 + e)).clamp(1, I31);
+    (quantize(x, m), ratio(m, r, e))
+}
+
+/// spec 3.3: `c` is `None` in the dynamic scheme.
+fn layer_norm(x: &[i64], eps: i64, c: Option<i64>) -> (Vec<i8>, (i64, i64)) {
+    match c {
+        Some(c) => norm_static(x, eps, c),
+        None => norm(x, eps),
+    }
+}
+
+/// spec 3.3: `m` is `None` in the dynamic scheme.
+fn quantize_input(u: &[i64], m: Option<i64>) -> (Vec<i8>, i64) {
+    match m {
+        Some(m) => (quantize(u, m), m),
+        None => dynq(u),
+    }
+}
+
 /// spec 3.3
 fn rotate_head(
     x: &[i64],
@@ -595,7 +645,7 @@ impl Model {
         let c = &self.config;
         let b = had_block(c.head_dim);
         let r3 = ((bl(b as i64 - 1) + 1) / 2) as u32; // smallest r with 4^r >= b
-        let (q, scale) = norm(x, c.eps);
+        let (q, scale) = layer_norm(x, c.eps, l.statics.map(|s| s.c_attn_norm));
         let project = |w: &Linear, gain: &[i64]| -> Vec<Vec<i64>> {
             if c.qk_norm {
                 w.apply(&q, None, I31)
@@ -625,20 +675,24 @@ impl Model {
             let kv = &cache[h / (c.heads / c.kv_heads)];
             out.extend(attend(&q8, mq, kv, l.score_mult, l.score_shift));
         }
-        let (oq, m) = dynq(&out);
+        let (oq, m) = quantize_input(&out, l.statics.map(|s| s.m_o));
         add_residual(x, &l.o.apply(&oq, Some(norm_scale(m)), I31))
     }
 
     /// spec 3.3
     fn mlp_layer(&self, l: &Layer, x: &[i64]) -> Vec<i64> {
-        let (q, scale) = norm(x, self.config.eps);
+        let (q, scale) = layer_norm(x, self.config.eps, l.statics.map(|s| s.c_mlp_norm));
         let g = l.gate.apply(&q, Some(scale), 1 << 26);
         let u = l.up.apply(&q, Some(scale), 1 << 26);
         let h: Vec<i64> = g.iter().zip(&u).map(|(&a, &b)| swiglu(a, b)).collect();
-        let b = pow2_block(self.config.intermediate);
-        let c = (bl(max_abs(&h)) - headroom(b)).max(0);
-        let h: Vec<i64> = h.iter().map(|&v| rdbpot(v, c as u32)).collect();
-        let (hq, m) = dynq(&had_forward(&h, b));
+        let b = self.config.mlp_block();
+        let c = match l.statics {
+            Some(s) => s.c_down,
+            None => (bl(max_abs(&h)) - headroom(b)).max(0),
+        };
+        let narrow = |&v: &i64| sat(rdbpot(v, c as u32), 1 << headroom(b));
+        let h: Vec<i64> = h.iter().map(narrow).collect();
+        let (hq, m) = quantize_input(&had_forward(&h, b), l.statics.map(|s| s.m_down));
         let (t, e) = norm_scale(m);
         add_residual(x, &l.down.apply(&hq, Some((t, e - c)), I31))
     }
@@ -960,6 +1014,9 @@ fn lay_out(c: &Config) -> (Vec<Entry>, u64) {
     for i in 0..c.layers {
         let p = format!("layers.{i}.");
         d.push((format!("{p}consts"), 2, vec![9]));
+        if c.scheme == Scheme::Static {
+            d.push((format!("{p}static"), 2, vec![5]));
+        }
         matrix(&mut d, &format!("{p}q"), qd, n);
         matrix(&mut d, &format!("{p}k"), kd, n);
         matrix(&mut d, &format!("{p}v"), kd, n);
@@ -1038,6 +1095,14 @@ fn need_field(ok: bool, field: &'static str, rule: &'static str) -> Result<(), B
 }
 
 impl Config {
+    /// spec 3.3: block of the rotation before the down projection.
+    pub fn mlp_block(&self) -> usize {
+        match self.scheme {
+            Scheme::Dynamic => pow2_block(self.intermediate),
+            Scheme::Static => had_block(self.intermediate),
+        }
+    }
+
     /// spec 4.4: reads and checks the record, the first 1024 bytes of `data`.
     pub fn from_record(data: &[u8]) -> Result<Config, BadBlob> {
         let record = data
@@ -1050,7 +1115,14 @@ impl Config {
         need_field(r.take(8, "magic")? == b"BLUEBLOB", "magic", "BLUEBLOB")?;
         need_field(r.u32("format_version")? == 1, "format_version", "1")?;
         need_field(r.u32("spec_version")? == 1, "spec_version", "1")?;
-        need_field(r.u8("scheme")? == 1, "scheme", "1")?;
+        let scheme = match r.u8("scheme")? {
+            1 => Scheme::Dynamic,
+            2 => Scheme::Static,
+            _ => {
+                let (field, rule) = ("scheme", "1 or 2");
+                return Err(BadBlob::Field { field, rule });
+            }
+        };
         let total_len = r.u64("total_len")?;
         let manifest_len = r.u32("manifest_len")?;
         need_field(manifest_len <= 1 << 22, "manifest_len", "at most 2^22")?;
@@ -1114,6 +1186,7 @@ impl Config {
             BadBlob::RecordPadding
         })?;
         Ok(Config {
+            scheme,
             total_len,
             manifest_len,
             hidden,
@@ -1313,8 +1386,9 @@ impl Model {
         let mut layers = Vec::new();
         for i in 0..c.layers {
             let consts = t.within(i64::from(i32::MIN), I31)?;
-            let k = |index: usize, low: i64, high: i64| {
-                let (tensor, value) = (format!("layers.{i}.consts"), consts[index]);
+            let name = |part: &str| format!("layers.{i}.{part}");
+            let of = |part: &'static str, values: &[i64], index: usize, low: i64, high: i64| {
+                let (tensor, value) = (name(part), values[index]);
                 need((low..=high).contains(&value), || BadBlob::Value {
                     tensor,
                     index,
@@ -1324,8 +1398,20 @@ impl Model {
                 })?;
                 Ok(value)
             };
-            let name = |part: &str| format!("layers.{i}.{part}");
-            let (score_mult, score_shift) = (k(7, 1 << 30, I31)?, k(8, 0, 61)?);
+            let score_mult = of("consts", &consts, 7, 1 << 30, I31)?;
+            let score_shift = of("consts", &consts, 8, 0, 61)?;
+            let statics = if c.scheme == Scheme::Static {
+                let s = t.within(i64::from(i32::MIN), I31)?;
+                Some(Statics {
+                    c_attn_norm: of("static", &s, 0, 1, 1 << 16)?,
+                    c_mlp_norm: of("static", &s, 1, 1, 1 << 16)?,
+                    m_o: of("static", &s, 2, 1, I31)?,
+                    c_down: of("static", &s, 3, 0, 39)?,
+                    m_down: of("static", &s, 4, 1, I31)?,
+                })
+            } else {
+                None
+            };
             let q = t.matrix(&name("q"), n, consts[0])?;
             let k = t.matrix(&name("k"), n, consts[1])?;
             let v = t.matrix(&name("v"), n, consts[2])?;
@@ -1350,6 +1436,7 @@ impl Model {
                 k_gain,
                 score_mult,
                 score_shift,
+                statics,
             });
         }
         let final_gain = t.within(-I16, I16)?;

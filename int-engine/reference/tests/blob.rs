@@ -65,7 +65,7 @@ fn record_fields() {
         ("format_version", 8, &[2]),
         ("spec_version", 12, &[0]),
         ("scheme", 16, &[0]),
-        ("scheme", 16, &[2]),
+        ("scheme", 16, &[3]),
         ("manifest_len", 25, &[1, 0, 64, 0]),
         ("hidden", 29, &[0; 4]),
         ("hidden", 29, &8193u32.to_le_bytes()),
