@@ -3,7 +3,9 @@
 #![deny(unsafe_code)]
 
 mod child;
+mod differ;
 mod full;
+mod progress;
 mod stress;
 mod synthetic;
 
@@ -39,6 +41,8 @@ enum Task {
         /// Folder to create
         out: PathBuf,
     },
+    /// Random sessions of the embedded tiny model: every backend and the reference give the same logits
+    Differ(differ::Options),
     /// Re-export the embedded default model from models/tiny-austen
     Bless,
 }
@@ -49,6 +53,7 @@ fn main() -> anyhow::Result<()> {
         Task::Full(options) => full::full(&options),
         Task::Stress { source, out, seed } => stress::run(&source, &out, seed),
         Task::SyntheticQwen3 { out } => synthetic::write(&out),
+        Task::Differ(options) => differ::run(&options),
         Task::Bless => full::bless(),
     }
 }
