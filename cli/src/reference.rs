@@ -7,6 +7,7 @@ use int_engine::config::Config;
 use int_engine::engine::{Engine, LogitsSink, Session, TraceSink, check_tokens};
 use int_engine::halt::{Error, Fault};
 use int_engine::model::Model;
+use int_engine::probe::{Op, Probe, ProbeSink};
 
 /// The reference's model with the facts that the engine read from the same blob.
 pub(crate) struct ReferenceEngine {
@@ -67,6 +68,19 @@ impl ReferenceSession {
     }
 }
 
+/// Hands what the reference shows of one position to an engine's sink.
+fn probe(position: usize, sink: ProbeSink<'_>) -> impl FnMut(Option<usize>, &'static str, &[i64]) {
+    move |layer, op, values| {
+        let op = Op::from_name(op).expect("the reference names the operations of spec 7.5");
+        sink(Probe {
+            position,
+            layer,
+            op,
+            values,
+        });
+    }
+}
+
 impl Session for ReferenceSession {
     fn config(&self) -> &Config {
         self.model.config()
@@ -84,6 +98,28 @@ impl Session for ReferenceSession {
 
     fn feed_traced(&mut self, _: &[u32], _: TraceSink<'_>) -> Result<(), Error> {
         Err(Fault::Device("the reference shows no residual between its layers".into()).into())
+    }
+
+    fn feed_probed(&mut self, tokens: &[u32], sink: ProbeSink<'_>) -> Result<(), Error> {
+        check_tokens(self.model.config(), self.tokens.len(), tokens)?;
+        for &token in tokens {
+            let mut probe = probe(self.tokens.len(), sink);
+            let residual = self
+                .reference
+                .step_probed(&mut self.cache, token, &mut probe);
+            self.residual = Some(residual);
+            self.tokens.push(token);
+        }
+        Ok(())
+    }
+
+    fn logits_probed(&mut self, sink: ProbeSink<'_>) -> Result<Option<&[i32]>, Fault> {
+        let Some(x) = self.residual.as_deref() else {
+            return Ok(None);
+        };
+        let mut probe = probe(self.tokens.len() - 1, sink);
+        self.logits = self.reference.logits_probed(x, &mut probe);
+        Ok(Some(&self.logits))
     }
 
     fn feed_all_logits(&mut self, tokens: &[u32], sink: LogitsSink<'_>) -> Result<(), Error> {

@@ -12,6 +12,7 @@ use crate::halt::{Error, Fault, Halt};
 use crate::kernels::Kernels;
 use crate::model::Model;
 use crate::pool::Pool;
+use crate::probe::ProbeSink;
 use crate::session::{CpuSession, Plan};
 
 /// A model on a device, ready to start sessions.
@@ -59,6 +60,15 @@ pub trait Session: Send {
     /// As [`Session::feed`].
     fn feed_traced(&mut self, tokens: &[u32], sink: TraceSink<'_>) -> Result<(), Error>;
 
+    /// As [`Session::feed`], and hands the values of every operation up to the last layer to `sink` (spec 7.5).
+    ///
+    /// The tokens take the path that [`Session::feed`] takes for them. Within a run of positions the values come
+    /// layer by layer; in each layer positions ascend, and the operations of a position come in order.
+    ///
+    /// # Errors
+    /// As [`Session::feed`].
+    fn feed_probed(&mut self, tokens: &[u32], sink: ProbeSink<'_>) -> Result<(), Error>;
+
     /// As [`Session::feed`], and hands the logits of every fed position to `sink`, positions ascending.
     ///
     /// # Errors
@@ -67,6 +77,12 @@ pub trait Session: Send {
 
     /// The `vocab` Q16 logits of the last fed position; `None` when the last call was not a feed that reached one.
     fn logits(&mut self) -> Option<&[i32]>;
+
+    /// As [`Session::logits`], computed again, with the values of the head's operations handed to `sink` (spec 7.5).
+    ///
+    /// # Errors
+    /// When the machine lacks the memory or the device fails.
+    fn logits_probed(&mut self, sink: ProbeSink<'_>) -> Result<Option<&[i32]>, Fault>;
 
     /// The accepted id with the largest logit of the last fed position, the lowest of equals.
     fn greedy(&mut self) -> Option<u32> {

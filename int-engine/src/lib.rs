@@ -47,6 +47,7 @@ pub mod kernels;
 pub mod model;
 pub mod ops;
 mod pool;
+pub mod probe;
 mod session;
 pub mod tables;
 pub mod toy;

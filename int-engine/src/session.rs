@@ -24,6 +24,7 @@ use crate::ops::ratio::{TokenScale, ratio};
 use crate::ops::requantize::Channels;
 use crate::ops::rms::{alignment, root};
 use crate::pool::Pool;
+use crate::probe::{Op, ProbeSink, Recorder};
 
 /// Most tokens of a lane: enough uses of a weight while it is in the cache, and bounded memory.
 const LANE_TOKENS: usize = 96;
@@ -177,6 +178,7 @@ struct HeadInput {
     scales: Vec<TokenScale>,
     wide: Vec<i64>,
     row: Vec<i32>,
+    recorder: Recorder,
 }
 
 impl HeadInput {
@@ -188,8 +190,8 @@ impl HeadInput {
         grow(&mut self.row, n, what)
     }
 
-    /// Makes the input of one residual row, as number `token`.
-    fn set(&mut self, plan: &Plan, token: usize, x: &[i32]) {
+    /// Makes the input of the residual row of a position, as number `token`.
+    fn set<const PROBED: bool>(&mut self, plan: &Plan, token: usize, position: usize, x: &[i32]) {
         let n = x.len();
         let (kernels, hadamard) = (plan.kernels, &plan.hidden_hadamard);
         let (wide, y) = (&mut self.wide[..n], &mut self.row[..n]);
@@ -203,19 +205,31 @@ impl HeadInput {
         }
         (kernels.narrow)(wide, s1, y);
         hadamard.apply(y, Direction::Transpose, kernels.butterflies);
+        if PROBED {
+            self.recorder.rows(position, Op::HeadUnrotate, y, n);
+        }
         let mut largest = 0;
         for ((wide, &y), &gain) in wide.iter_mut().zip(&*y).zip(plan.model.final_gain()) {
             // Below 2^31 * 32767 < 2^46.
             *wide = i64::from(y) * i64::from(gain);
             largest = largest.max(wide.unsigned_abs());
         }
+        if PROBED {
+            let values = wide.iter().copied();
+            self.recorder.record(position, Op::HeadGain, values);
+        }
         let s2 = bit_length_64(largest).saturating_sub(hadamard.headroom());
         (kernels.narrow)(wide, s2, y);
         hadamard.apply(y, Direction::Forward, kernels.butterflies);
-        let m = plan.dynq(y, &mut self.codes[token * n..][..n]);
+        let codes = &mut self.codes[token * n..][..n];
+        let m = plan.dynq(y, codes);
         let mut scale = ratio(m, r, e);
         scale.exponent -= (s1 + s2) as i32;
         self.scales[token] = scale;
+        if PROBED {
+            self.recorder.rows(position, Op::HeadRotate, y, n);
+            self.recorder.codes(position, Op::HeadQuant, codes, scale);
+        }
     }
 }
 
@@ -293,15 +307,16 @@ impl CpuSession {
     }
 
     /// Feeds admitted tokens block by block; `after` sees the lanes in use after each block.
-    fn feed_blocks(
+    fn feed_blocks<const PROBED: bool>(
         &mut self,
         tokens: &[u32],
         trace: TraceSink<'_>,
+        probe: ProbeSink<'_>,
         mut after: impl FnMut(&Plan, &[Lane]),
     ) {
         let plan = Arc::clone(&self.plan);
         for block in tokens.chunks(LANE_TOKENS * self.lanes.len()) {
-            let used = self.feed_block(&plan, block, trace);
+            let used = self.feed_block::<PROBED>(&plan, block, trace, probe);
             let lane = &self.lanes[used - 1];
             self.residual
                 .copy_from_slice(lane.residual(&plan, lane.tokens - 1));
@@ -312,7 +327,13 @@ impl CpuSession {
     }
 
     /// Returns the number of lanes that hold the block's tokens.
-    fn feed_block(&mut self, plan: &Plan, block: &[u32], trace: TraceSink<'_>) -> usize {
+    fn feed_block<const PROBED: bool>(
+        &mut self,
+        plan: &Plan,
+        block: &[u32],
+        trace: TraceSink<'_>,
+        probe: ProbeSink<'_>,
+    ) -> usize {
         let share = lane_share(block.len(), self.lanes.len());
         let lanes = &mut self.lanes[..block.len().div_ceil(share)];
         let mut emit = |stage: usize, lanes: &[Lane]| {
@@ -322,23 +343,56 @@ impl CpuSession {
                 }
             }
         };
+        let mut drain = |layer: Option<usize>, lanes: &mut [Lane]| {
+            if PROBED {
+                for lane in lanes {
+                    lane.recorder.drain(layer, probe);
+                }
+            }
+        };
         for (i, (lane, ids)) in lanes.iter_mut().zip(block.chunks(share)).enumerate() {
-            lane.embed(plan, self.position + i * share, ids);
+            lane.embed::<PROBED>(plan, self.position + i * share, ids);
         }
         emit(0, lanes);
+        drain(None, lanes);
         for (i, layer) in plan.model.layers().iter().enumerate() {
-            each_lane(plan, lanes, |lane, pool| lane.project(plan, layer, pool));
+            each_lane(plan, lanes, |lane, pool| {
+                lane.project::<PROBED>(plan, layer, pool);
+            });
             let cache = self.cache.layer_mut(i);
             for lane in &*lanes {
                 lane.append_to(cache, plan.model.config().head_dim());
             }
             let cache = self.cache.layer(i);
             each_lane(plan, lanes, |lane, pool| {
-                lane.finish(plan, layer, cache, pool)
+                lane.finish::<PROBED>(plan, layer, cache, pool);
             });
             emit(i + 1, lanes);
+            drain(Some(i), lanes);
         }
         lanes.len()
+    }
+
+    /// The logits of the last residual row.
+    fn compute_logits<const PROBED: bool>(&mut self) {
+        let plan = &*self.plan;
+        let (n, head) = (plan.model.config().hidden(), &mut self.head_input);
+        let position = self.position - 1;
+        head.set::<PROBED>(plan, 0, position, &self.residual);
+        plan.linear(
+            &plan.head(),
+            &head.codes[..n],
+            Some(&head.scales[..1]),
+            I31,
+            &mut self.logits,
+            Some(&plan.pool),
+        );
+        if PROBED {
+            let vocab = self.logits.len();
+            head.recorder
+                .rows(position, Op::Logits, &self.logits, vocab);
+        }
+        self.last = Last::Logits;
     }
 }
 
@@ -368,13 +422,23 @@ impl Session for CpuSession {
 
     fn feed(&mut self, tokens: &[u32]) -> Result<(), Error> {
         self.admit(tokens)?;
-        self.feed_blocks(tokens, &mut |_, _, _| {}, |_, _| {});
+        self.feed_blocks::<false>(tokens, &mut |_, _, _| {}, &mut |_| {}, |_, _| {});
         Ok(())
     }
 
     fn feed_traced(&mut self, tokens: &[u32], sink: TraceSink<'_>) -> Result<(), Error> {
         self.admit(tokens)?;
-        self.feed_blocks(tokens, sink, |_, _| {});
+        self.feed_blocks::<false>(tokens, sink, &mut |_| {}, |_, _| {});
+        Ok(())
+    }
+
+    fn feed_probed(&mut self, tokens: &[u32], sink: ProbeSink<'_>) -> Result<(), Error> {
+        self.admit(tokens)?;
+        let share = lane_share(tokens.len(), self.lanes.len());
+        for lane in &mut self.lanes {
+            lane.recorder.reserve(self.plan.model.config(), share)?;
+        }
+        self.feed_blocks::<true>(tokens, &mut |_, _, _| {}, sink, |_, _| {});
         Ok(())
     }
 
@@ -390,7 +454,7 @@ impl Session for CpuSession {
             .reserve(self.plan.model.config(), most)
             .and_then(|()| grow(&mut logits, most * vocab, "logits"));
         if reserved.is_ok() {
-            self.feed_blocks(tokens, &mut |_, _, _| {}, |plan, lanes| {
+            self.feed_blocks::<false>(tokens, &mut |_, _, _| {}, &mut |_| {}, |plan, lanes| {
                 let rows: Vec<(usize, &[i32])> = lanes
                     .iter()
                     .flat_map(|lane| {
@@ -414,21 +478,20 @@ impl Session for CpuSession {
             return None;
         }
         if self.last == Last::Residual {
-            let plan = &*self.plan;
-            let n = plan.model.config().hidden();
-            self.head_input.set(plan, 0, &self.residual);
-            let (input, scales) = (&self.head_input.codes[..n], &self.head_input.scales[..1]);
-            plan.linear(
-                &plan.head(),
-                input,
-                Some(scales),
-                I31,
-                &mut self.logits,
-                Some(&plan.pool),
-            );
-            self.last = Last::Logits;
+            self.compute_logits::<false>();
         }
         Some(&self.logits)
+    }
+
+    fn logits_probed(&mut self, sink: ProbeSink<'_>) -> Result<Option<&[i32]>, Fault> {
+        if self.last == Last::None {
+            return Ok(None);
+        }
+        let recorder = &mut self.head_input.recorder;
+        recorder.reserve(self.plan.model.config(), 1)?;
+        self.compute_logits::<true>();
+        self.head_input.recorder.drain(None, sink);
+        Ok(Some(&self.logits))
     }
 
     fn truncate(&mut self, len: usize) {
@@ -444,8 +507,8 @@ impl Session for CpuSession {
 fn all_logits(plan: &Plan, rows: &[(usize, &[i32])], input: &mut HeadInput, logits: &mut [i32]) {
     let config = plan.model.config();
     let (n, vocab) = (config.hidden(), config.vocab());
-    for (i, (_, x)) in rows.iter().enumerate() {
-        input.set(plan, i, x);
+    for (i, (position, x)) in rows.iter().enumerate() {
+        input.set::<false>(plan, i, *position, x);
     }
     let share = rows.len().div_ceil(plan.pool.threads());
     let (codes, scales) = (&input.codes[..rows.len() * n], &input.scales[..rows.len()]);

@@ -612,6 +612,24 @@ fn quantize_input(u: &[i64], m: Option<i64>) -> (Vec<i8>, i64) {
     }
 }
 
+/// spec 7.5: receives the layer (`None` for the embedding and the head), the name and the values of every
+/// operation, in the order of the page.
+pub type Probe<'a> = &'a mut dyn FnMut(Option<usize>, &'static str, &[i64]);
+
+/// spec 7.5: codes and what scales them.
+fn coded(q: &[i8], scale: &[i64]) -> Vec<i64> {
+    let codes = q.iter().map(|&v| i64::from(v));
+    codes.chain(scale.iter().copied()).collect()
+}
+
+/// spec 7.5: the stages of rotated heads, one head after the other.
+#[derive(Default)]
+struct Rotated {
+    rope: Vec<i64>,
+    rotate: Vec<i64>,
+    quant: Vec<i64>,
+}
+
 /// spec 3.3
 fn rotate_head(
     x: &[i64],
@@ -619,18 +637,19 @@ fn rotate_head(
     qk_norm: bool,
     r3: u32,
     b: usize,
+    seen: &mut Rotated,
 ) -> (Vec<i8>, i64) {
     let mut y = rope(x, cos_sin);
     if qk_norm {
         y.iter_mut().for_each(|v| *v = sat(*v, I16));
     }
     let rotated = had_forward(&y, b);
-    dynq(
-        &rotated
-            .iter()
-            .map(|&v| sat(rdbpot(v, r3), I16))
-            .collect::<Vec<_>>(),
-    )
+    let z: Vec<i64> = rotated.iter().map(|&v| sat(rdbpot(v, r3), I16)).collect();
+    let (q, m) = dynq(&z);
+    seen.rope.extend(y);
+    seen.rotate.extend(z);
+    seen.quant.extend(coded(&q, &[m]));
+    (q, m)
 }
 
 impl Model {
@@ -641,50 +660,85 @@ impl Model {
         cache: &mut [KvHead],
         x: &[i64],
         cos_sin: &[(i64, i64)],
+        probe: &mut dyn FnMut(&'static str, &[i64]),
     ) -> Vec<i64> {
         let c = &self.config;
         let b = had_block(c.head_dim);
         let r3 = ((bl(b as i64 - 1) + 1) / 2) as u32; // smallest r with 4^r >= b
         let (q, scale) = layer_norm(x, c.eps, l.statics.map(|s| s.c_attn_norm));
-        let project = |w: &Linear, gain: &[i64]| -> Vec<Vec<i64>> {
+        probe("attn_norm", &coded(&q, &[scale.0, scale.1]));
+        let project = |w: &Linear| {
             if c.qk_norm {
                 w.apply(&q, None, I31)
-                    .chunks(c.head_dim)
-                    .map(|h| head_norm(h, gain))
-                    .collect()
             } else {
                 w.apply(&q, Some(scale), 1 << 22)
-                    .chunks(c.head_dim)
-                    .map(<[i64]>::to_vec)
-                    .collect()
             }
         };
-        let (qs, ks) = (project(&l.q, &l.q_gain), project(&l.k, &l.k_gain));
+        let (mut qs, mut ks) = (project(&l.q), project(&l.k));
         let vs = l.v.apply(&q, Some(scale), I16);
-        for ((kv, k), v) in cache.iter_mut().zip(&ks).zip(vs.chunks(c.head_dim)) {
-            let (k8, mk) = rotate_head(k, cos_sin, c.qk_norm, r3, b);
+        probe("q", &qs);
+        probe("k", &ks);
+        probe("v", &vs);
+        if c.qk_norm {
+            let each = |row: &[i64], gain: &[i64]| -> Vec<i64> {
+                let heads = row.chunks(c.head_dim);
+                heads.flat_map(|h| head_norm(h, gain)).collect()
+            };
+            (qs, ks) = (each(&qs, &l.q_gain), each(&ks, &l.k_gain));
+            probe("q_norm", &qs);
+            probe("k_norm", &ks);
+        }
+        let (mut q_seen, mut k_seen) = (Rotated::default(), Rotated::default());
+        let mut v_quant = Vec::new();
+        let rows = ks.chunks(c.head_dim).zip(vs.chunks(c.head_dim));
+        for (kv, (k, v)) in cache.iter_mut().zip(rows) {
+            let (k8, mk) = rotate_head(k, cos_sin, c.qk_norm, r3, b, &mut k_seen);
             let (v8, mv) = dynq(v);
+            v_quant.extend(coded(&v8, &[mv]));
             kv.k8.push(k8);
             kv.mk.push(mk);
             kv.v8.push(v8);
             kv.mv.push(mv);
         }
         let mut out = Vec::new();
-        for (h, query) in qs.iter().enumerate() {
-            let (q8, mq) = rotate_head(query, cos_sin, c.qk_norm, r3, b);
+        for (h, query) in qs.chunks(c.head_dim).enumerate() {
+            let (q8, mq) = rotate_head(query, cos_sin, c.qk_norm, r3, b, &mut q_seen);
             let kv = &cache[h / (c.heads / c.kv_heads)];
             out.extend(attend(&q8, mq, kv, l.score_mult, l.score_shift));
         }
+        probe("q_rope", &q_seen.rope);
+        probe("k_rope", &k_seen.rope);
+        probe("q_rotate", &q_seen.rotate);
+        probe("k_rotate", &k_seen.rotate);
+        probe("q_quant", &q_seen.quant);
+        probe("k_quant", &k_seen.quant);
+        probe("v_quant", &v_quant);
+        probe("attend", &out);
         let (oq, m) = quantize_input(&out, l.statics.map(|s| s.m_o));
-        add_residual(x, &l.o.apply(&oq, Some(norm_scale(m)), I31))
+        let (t, e) = norm_scale(m);
+        probe("o_quant", &coded(&oq, &[t, e]));
+        let o = l.o.apply(&oq, Some((t, e)), I31);
+        probe("o", &o);
+        let x = add_residual(x, &o);
+        probe("attn_residual", &x);
+        x
     }
 
     /// spec 3.3
-    fn mlp_layer(&self, l: &Layer, x: &[i64]) -> Vec<i64> {
+    fn mlp_layer(
+        &self,
+        l: &Layer,
+        x: &[i64],
+        probe: &mut dyn FnMut(&'static str, &[i64]),
+    ) -> Vec<i64> {
         let (q, scale) = layer_norm(x, self.config.eps, l.statics.map(|s| s.c_mlp_norm));
+        probe("mlp_norm", &coded(&q, &[scale.0, scale.1]));
         let g = l.gate.apply(&q, Some(scale), 1 << 26);
         let u = l.up.apply(&q, Some(scale), 1 << 26);
         let h: Vec<i64> = g.iter().zip(&u).map(|(&a, &b)| swiglu(a, b)).collect();
+        probe("gate", &g);
+        probe("up", &u);
+        probe("swiglu", &h);
         let b = self.config.mlp_block();
         let c = match l.statics {
             Some(s) => s.c_down,
@@ -692,9 +746,16 @@ impl Model {
         };
         let narrow = |&v: &i64| sat(rdbpot(v, c as u32), 1 << headroom(b));
         let h: Vec<i64> = h.iter().map(narrow).collect();
-        let (hq, m) = quantize_input(&had_forward(&h, b), l.statics.map(|s| s.m_down));
+        let h = had_forward(&h, b);
+        probe("mlp_rotate", &h);
+        let (hq, m) = quantize_input(&h, l.statics.map(|s| s.m_down));
         let (t, e) = norm_scale(m);
-        add_residual(x, &l.down.apply(&hq, Some((t, e - c)), I31))
+        probe("mlp_quant", &coded(&hq, &[t, e - c]));
+        let down = l.down.apply(&hq, Some((t, e - c)), I31);
+        probe("down", &down);
+        let x = add_residual(x, &down);
+        probe("mlp_residual", &x);
+        x
     }
 
     /// spec 3.4: an empty cache for this model.
@@ -711,6 +772,14 @@ impl Model {
     /// # Panics
     /// When `token` is not an accepted id or the cache holds `max_context` positions.
     pub fn step(&self, cache: &mut Cache, token: u32) -> Vec<i64> {
+        self.step_probed(cache, token, &mut |_, _, _| {})
+    }
+
+    /// [`Model::step`] with every operation shown to `probe` (spec 7.5).
+    ///
+    /// # Panics
+    /// As [`Model::step`].
+    pub fn step_probed(&self, cache: &mut Cache, token: u32, probe: Probe<'_>) -> Vec<i64> {
         let token = token as usize;
         assert!(
             token < self.config.accepted_ids,
@@ -736,9 +805,11 @@ impl Model {
             .iter()
             .map(|&w| requantize(i64::from(w) << 24, 0, None, mult, shift, I31))
             .collect();
-        for (l, kv) in self.layers.iter().zip(&mut cache.layers) {
-            x = self.attention_layer(l, kv, &x, &cos_sin);
-            x = self.mlp_layer(l, &x);
+        probe(None, "embed", &x);
+        for (i, (l, kv)) in self.layers.iter().zip(&mut cache.layers).enumerate() {
+            let mut probe = |op: &'static str, values: &[i64]| probe(Some(i), op, values);
+            x = self.attention_layer(l, kv, &x, &cos_sin, &mut probe);
+            x = self.mlp_layer(l, &x, &mut probe);
         }
         cache.length += 1;
         x
@@ -746,21 +817,31 @@ impl Model {
 
     /// spec 3.4: the `vocab` Q16 logits of a residual.
     pub fn logits(&self, x: &[i64]) -> Vec<i32> {
+        self.logits_probed(x, &mut |_, _, _| {})
+    }
+
+    /// [`Model::logits`] with every operation shown to `probe` (spec 7.5).
+    pub fn logits_probed(&self, x: &[i64], probe: Probe<'_>) -> Vec<i32> {
         let b = had_block(self.config.hidden);
         let (r, e) = rms(x, self.config.eps);
         let s1 = (bl(max_abs(x)) - headroom(b)).max(0);
         let x: Vec<i64> = x.iter().map(|&v| rdbpot(v, s1 as u32)).collect();
-        let y: Vec<i64> = had_transpose(&x, b)
-            .iter()
-            .zip(&self.final_gain)
-            .map(|(v, g)| v * g)
-            .collect();
+        let y = had_transpose(&x, b);
+        probe(None, "head_unrotate", &y);
+        let gained = y.iter().zip(&self.final_gain);
+        let y: Vec<i64> = gained.map(|(v, g)| v * g).collect();
+        probe(None, "head_gain", &y);
         let s2 = (bl(max_abs(&y)) - headroom(b)).max(0);
         let y: Vec<i64> = y.iter().map(|&v| rdbpot(v, s2 as u32)).collect();
-        let (q, m) = dynq(&had_forward(&y, b));
+        let y = had_forward(&y, b);
+        probe(None, "head_rotate", &y);
+        let (q, m) = dynq(&y);
         let (t, te) = ratio(m, r, e);
+        let te = te - s1 - s2;
+        probe(None, "head_quant", &coded(&q, &[t, te]));
         let weight = self.head_weight.as_ref().unwrap_or(&self.embed.weight);
-        let wide = linear(weight, &self.head, &q, Some((t, te - s1 - s2)), I31);
+        let wide = linear(weight, &self.head, &q, Some((t, te)), I31);
+        probe(None, "logits", &wide);
         wide.iter().map(|&v| v as i32).collect()
     }
 

@@ -14,6 +14,7 @@ use crate::ops::requantize::requantize;
 use crate::ops::rms::{alignment, root};
 use crate::ops::rope::{rope, rope_angle};
 use crate::pool::Pool;
+use crate::probe::{Op, Recorder};
 
 /// Q and k without q/k norm saturate here.
 const QK_LIMIT: i32 = 1 << 22;
@@ -53,6 +54,8 @@ pub(super) struct Lane {
     mv: Vec<u16>,
     /// One for each part that attention is split into.
     attention: Vec<attend::Scratch>,
+    /// What a probed pass leaves of one layer.
+    pub(super) recorder: Recorder,
 }
 
 impl Lane {
@@ -97,7 +100,7 @@ impl Lane {
     }
 
     /// Takes accepted ids at `first` and on: embeddings and rotary angles.
-    pub(super) fn embed(&mut self, plan: &Plan, first: usize, ids: &[u32]) {
+    pub(super) fn embed<const PROBED: bool>(&mut self, plan: &Plan, first: usize, ids: &[u32]) {
         let (config, embed) = (plan.model.config(), plan.model.embed());
         (self.first, self.tokens) = (first, ids.len());
         let n = config.hidden();
@@ -115,6 +118,10 @@ impl Lane {
                 );
             }
         }
+        if PROBED {
+            let x = &self.x[..ids.len() * n];
+            self.recorder.rows(first, Op::Embed, x, n);
+        }
         let angles = self.angles.chunks_exact_mut(config.head_dim() / 2);
         for (position, angles) in (first..first + ids.len()).zip(angles) {
             for (angle, &phase) in angles.iter_mut().zip(plan.model.rope_phase()) {
@@ -124,11 +131,17 @@ impl Lane {
     }
 
     /// From the residual to rotated, quantised queries, keys and values.
-    pub(super) fn project(&mut self, plan: &Plan, layer: &Layer, pool: Option<&Pool>) {
+    pub(super) fn project<const PROBED: bool>(
+        &mut self,
+        plan: &Plan,
+        layer: &Layer,
+        pool: Option<&Pool>,
+    ) {
         let config = plan.model.config();
         let (t, n, hd) = (self.tokens, config.hidden(), config.head_dim());
         let (qw, kw) = (config.q_width(), config.kv_width());
-        self.norm(plan, layer.static_scales.map(|s| s.attn_norm));
+        let fraction = layer.static_scales.map(|s| s.attn_norm);
+        self.norm::<PROBED>(plan, fraction, Op::AttnNorm);
         let (input, scales) = (&self.input[..t * n], &self.scales[..t]);
         let (q, k, v) = (
             &mut self.a[..t * qw],
@@ -145,29 +158,47 @@ impl Lane {
         qk(&layer.q, q);
         qk(&layer.k, k);
         plan.linear(&Matrix::of(&layer.v), input, Some(scales), I16, v, pool);
-        for (row, gain, codes, largest, width) in [
-            (q, &layer.q_gain, &mut self.q8, &mut self.mq, qw),
-            (k, &layer.k_gain, &mut self.k8, &mut self.mk, kw),
+        let (first, recorder) = (self.first, &mut self.recorder);
+        if PROBED {
+            recorder.rows(first, Op::Q, q, qw);
+            recorder.rows(first, Op::K, k, kw);
+            recorder.rows(first, Op::V, v, kw);
+        }
+        for (row, gain, codes, largest, width, ops) in [
+            (q, &layer.q_gain, &mut self.q8, &mut self.mq, qw, Q_OPS),
+            (k, &layer.k_gain, &mut self.k8, &mut self.mk, kw, K_OPS),
         ] {
-            for ((row, angles), (codes, largest)) in row
-                .chunks_exact_mut(width)
-                .zip(self.angles.chunks_exact(hd / 2))
-                .zip(
-                    codes
-                        .chunks_exact_mut(width)
-                        .zip(largest.chunks_exact_mut(width / hd)),
-                )
-            {
-                rotate_heads(plan, row, gain.as_deref(), angles);
+            for (position, ((row, angles), (codes, largest))) in (first..).zip(
+                row.chunks_exact_mut(width)
+                    .zip(self.angles.chunks_exact(hd / 2))
+                    .zip(
+                        codes
+                            .chunks_exact_mut(width)
+                            .zip(largest.chunks_exact_mut(width / hd)),
+                    ),
+            ) {
+                rotate_heads(plan, row, gain.as_deref(), angles, |stage, row| {
+                    if PROBED {
+                        recorder.rows(position, ops[stage], row, width);
+                    }
+                });
                 quantize_heads(plan, row, codes, largest);
+                if PROBED {
+                    recorder.heads(position, ops[QUANT], codes, largest);
+                }
             }
         }
-        for (row, (codes, largest)) in v.chunks_exact(kw).zip(
-            self.v8
-                .chunks_exact_mut(kw)
-                .zip(self.mv.chunks_exact_mut(kw / hd)),
+        for (position, (row, (codes, largest))) in (first..).zip(
+            v.chunks_exact(kw).zip(
+                self.v8
+                    .chunks_exact_mut(kw)
+                    .zip(self.mv.chunks_exact_mut(kw / hd)),
+            ),
         ) {
             quantize_heads(plan, row, codes, largest);
+            if PROBED {
+                recorder.heads(position, Op::VQuant, codes, largest);
+            }
         }
     }
 
@@ -188,7 +219,7 @@ impl Lane {
     }
 
     /// Attention over the cache, which holds the lane's own positions, and the MLP.
-    pub(super) fn finish(
+    pub(super) fn finish<const PROBED: bool>(
         &mut self,
         plan: &Plan,
         layer: &Layer,
@@ -204,6 +235,10 @@ impl Lane {
             config.intermediate(),
         );
         let scales = layer.static_scales;
+        if PROBED {
+            let out = &self.a[..t * qw];
+            self.recorder.rows(self.first, Op::Attend, out, qw);
+        }
         for ((row, codes), scale) in self.a[..t * qw]
             .chunks_exact_mut(qw)
             .zip(self.input.chunks_exact_mut(qw))
@@ -211,9 +246,11 @@ impl Lane {
         {
             *scale = norm_scale(plan.quantize_input(row, scales.map(|s| s.o), codes));
         }
-        self.add_product(plan, &Matrix::of(&layer.o), pool);
+        self.record_input::<PROBED>(Op::OQuant, qw);
+        let o = Matrix::of(&layer.o);
+        self.add_product::<PROBED>(plan, &o, pool, [Op::O, Op::AttnResidual]);
 
-        self.norm(plan, scales.map(|s| s.mlp_norm));
+        self.norm::<PROBED>(plan, scales.map(|s| s.mlp_norm), Op::MlpNorm);
         let (input, token_scales) = (&self.input[..t * n], &self.scales[..t]);
         plan.linear(
             &Matrix::of(&layer.gate),
@@ -231,15 +268,23 @@ impl Lane {
             &mut self.b[..t * ff],
             pool,
         );
+        let recorder = &mut self.recorder;
+        if PROBED {
+            recorder.rows(self.first, Op::Gate, &self.a[..t * ff], ff);
+            recorder.rows(self.first, Op::Up, &self.b[..t * ff], ff);
+        }
         let rows = self.a[..t * ff]
             .chunks_exact_mut(ff)
             .zip(self.b.chunks_exact(ff));
-        for (((gate, up), codes), scale) in rows
+        let rows = rows
             .zip(self.input.chunks_exact_mut(ff))
-            .zip(&mut self.scales)
-        {
+            .zip(&mut self.scales);
+        for (position, (((gate, up), codes), scale)) in (self.first..).zip(rows) {
             let h = &mut self.h[..ff];
             let m = (plan.kernels.swiglu)(gate, up, h);
+            if PROBED {
+                recorder.record(position, Op::Swiglu, h.iter().copied());
+            }
             // |h| <= 2^52 and the headroom is at least 14, so c <= 39; the narrowed values leave room for the rotation.
             let headroom = plan.mlp_hadamard.headroom();
             let c = match scales {
@@ -256,10 +301,15 @@ impl Lane {
             (plan.kernels.narrow)(h, c, gate);
             plan.mlp_hadamard
                 .apply(gate, Direction::Forward, plan.kernels.butterflies);
+            if PROBED {
+                recorder.rows(position, Op::MlpRotate, gate, ff);
+            }
             *scale = norm_scale(plan.quantize_input(gate, scales.map(|s| s.down), codes));
             scale.exponent -= c as i32;
         }
-        self.add_product(plan, &Matrix::of(&layer.down), pool);
+        self.record_input::<PROBED>(Op::MlpQuant, ff);
+        let down = Matrix::of(&layer.down);
+        self.add_product::<PROBED>(plan, &down, pool, [Op::Down, Op::MlpResidual]);
     }
 
     /// Leaves the attention output in `a`, `[tokens][q_width]`.
@@ -312,7 +362,7 @@ impl Lane {
 
     /// `norm` of spec 3.3 for every token: codes in `input`, scales in `scales`. `fraction` is the static scheme's
     /// constant; `a` holds clamped rows.
-    fn norm(&mut self, plan: &Plan, fraction: Option<u32>) {
+    fn norm<const PROBED: bool>(&mut self, plan: &Plan, fraction: Option<u32>, op: Op) {
         let config = plan.model.config();
         let n = config.hidden();
         let rows = self.x[..self.tokens * n]
@@ -332,26 +382,66 @@ impl Lane {
             (plan.kernels.quantize)(x, m, codes);
             *scale = ratio(m, r, e);
         }
+        self.record_input::<PROBED>(op, n);
     }
 
-    /// Adds the product of `matrix` and the quantised input to the residual.
-    fn add_product(&mut self, plan: &Plan, matrix: &Matrix<'_>, pool: Option<&Pool>) {
+    /// Records the quantised input, `[tokens][cols]`, and its scales.
+    fn record_input<const PROBED: bool>(&mut self, op: Op, cols: usize) {
+        if PROBED {
+            let rows = self.input.chunks_exact(cols).zip(&self.scales);
+            for (i, (codes, &scale)) in rows.take(self.tokens).enumerate() {
+                self.recorder.codes(self.first + i, op, codes, scale);
+            }
+        }
+    }
+
+    /// Adds the product of `matrix` and the quantised input to the residual; `ops` name the product and the sum.
+    fn add_product<const PROBED: bool>(
+        &mut self,
+        plan: &Plan,
+        matrix: &Matrix<'_>,
+        pool: Option<&Pool>,
+        ops: [Op; 2],
+    ) {
         let t = self.tokens;
         let (input, out) = (
             &self.input[..t * matrix.cols],
             &mut self.a[..t * matrix.mult.len()],
         );
         plan.linear(matrix, input, Some(&self.scales[..t]), I31, out, pool);
-        (plan.kernels.add_residual)(&mut self.x[..out.len()], out);
+        let (x, n) = (&mut self.x[..out.len()], matrix.mult.len());
+        (plan.kernels.add_residual)(x, out);
+        if PROBED {
+            self.recorder.rows(self.first, ops[0], out, n);
+            self.recorder.rows(self.first, ops[1], x, n);
+        }
     }
 }
 
-/// `rotate_head` of spec 3.3 up to its quantisation, for one token's heads.
-fn rotate_heads(plan: &Plan, row: &mut [i32], gain: Option<&[i32]>, angles: &[(i32, i32)]) {
-    for head in row.chunks_exact_mut(2 * angles.len()) {
-        if let Some(gain) = gain {
+/// The stages of a q or k head: indices of [`Q_OPS`] and [`K_OPS`].
+const NORM: usize = 0;
+const ROPE: usize = 1;
+const ROTATE: usize = 2;
+const QUANT: usize = 3;
+const Q_OPS: [Op; 4] = [Op::QNorm, Op::QRope, Op::QRotate, Op::QQuant];
+const K_OPS: [Op; 4] = [Op::KNorm, Op::KRope, Op::KRotate, Op::KQuant];
+
+/// `rotate_head` of spec 3.3 up to its quantisation, for one token's heads; `seen` gets the row after each stage.
+fn rotate_heads(
+    plan: &Plan,
+    row: &mut [i32],
+    gain: Option<&[i32]>,
+    angles: &[(i32, i32)],
+    mut seen: impl FnMut(usize, &[i32]),
+) {
+    let hd = 2 * angles.len();
+    if let Some(gain) = gain {
+        for head in row.chunks_exact_mut(hd) {
             head_norm(head, gain);
         }
+        seen(NORM, row);
+    }
+    for head in row.chunks_exact_mut(hd) {
         rope(head, angles);
         if gain.is_some() {
             for v in &mut *head {
@@ -359,15 +449,17 @@ fn rotate_heads(plan: &Plan, row: &mut [i32], gain: Option<&[i32]>, angles: &[(i
             }
         }
     }
+    seen(ROPE, row);
     // |v| <= 5,931,893 and at most 256 values a block: below 2^31.
     plan.head_hadamard
         .apply(row, Direction::Forward, plan.kernels.butterflies);
     let (r3, half) = (plan.head_shift, (1u32 << plan.head_shift) >> 1);
-    for v in row {
+    for v in &mut *row {
         // sat(rdbpot(v, r3)): nearest with ties away from zero is half up on magnitudes.
         let m = ((v.unsigned_abs() + half) >> r3).min(I16 as u32) as i32;
         *v = if *v < 0 { -m } else { m };
     }
+    seen(ROTATE, row);
 }
 
 /// `dynq` of every head of one token's int16 values.
@@ -443,7 +535,7 @@ mod tests {
             let [a, b] = turned;
             let want = |a: i32, b: i32| [a + b, a - b].map(|v| (v.abs() + 1) / 2 * v.signum());
             let mut got = row;
-            rotate_heads(&plan, &mut got, Some(&gain), &[(c, s)]);
+            rotate_heads(&plan, &mut got, Some(&gain), &[(c, s)], |_, _| {});
             assert_eq!(got, want(a.min(I16), b), "position {position}");
             seen += usize::from(want(a.min(I16), b) != want(a, b));
         }
