@@ -1,0 +1,114 @@
+"""The walk over a folder of vector files and the rows of its report (spec 7.1 and 7.8)."""
+import os
+import sys
+
+import verify
+from keccak import keccak256_many
+from strict_json import BadFile, digest, integer, listed, members, need, parse, text
+
+
+def row(file, level, target, result, cases=0, detail=''):
+    """One row of a report."""
+    return {'file': file, 'level': level, 'target': target, 'result': result, 'cases': cases, 'detail': detail}
+
+
+def files_under(folder):
+    """The paths of the JSON files below a folder, with / and ascending as bytes, without the index."""
+    found = []
+    for base, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.relpath(os.path.join(base, name), folder).replace(os.sep, '/')
+            if path.endswith('.json') and path != 'index.json':
+                found.append(path)
+    return sorted(found, key=lambda path: path.encode('utf-8', 'surrogateescape'))
+
+
+def read_bytes(folder, path):
+    """A file's bytes; BadFile where there are none, or too many."""
+    try:
+        with open(os.path.join(folder, *path.split('/')), 'rb') as file:
+            raw = file.read((4 << 20) + 1)
+    except OSError as error:
+        raise BadFile('cannot be read: %s' % error.strerror) from None
+    need(len(raw) <= 4 << 20, 'more than 4 MiB')
+    return raw
+
+
+def level_of(path, value):
+    """The level of a file, from its content; a file in legacy/ is an array."""
+    if path.startswith('legacy/'):
+        return 'legacy'
+    need(isinstance(value, dict), 'the file is not one object')
+    level = value.get('level')
+    need(level in ('op', 'model', 'toy'), 'the level %.40r is unknown' % (level,))
+    return level
+
+
+def index_rows(folder, raws):
+    """The rows of the index: one for itself, one for each file that it does not describe."""
+    try:
+        value = verify.check_header(parse(read_bytes(folder, 'index.json')), 'index', ('files',))
+        listed_files = {}
+        for entry in listed(value['files'], 'files'):
+            members(entry, ('file', 'level', 'cases', 'bytes', 'keccak256'))
+            digest(entry['keccak256'], 'keccak256')
+            listed_files[text(entry['file'], 'file')] = entry
+        names = [entry['file'] for entry in value['files']]
+        need(names == sorted(set(names), key=str.encode), 'the files are not strictly ascending')
+    except BadFile as error:
+        return [row('index.json', 'index', 'index', 'FAIL', 0, str(error))]
+    digests = dict(zip(raws, keccak256_many(raws.values())))
+    rows = []
+    for path in sorted(set(raws) | set(listed_files), key=lambda p: p.encode('utf-8', 'surrogateescape')):
+        entry = listed_files.get(path)
+        if entry is None:
+            detail = 'the index does not list the file'
+        elif path not in raws:
+            detail = 'the file is missing'
+        elif len(raws[path]) != integer(entry['bytes'], what='bytes'):
+            detail = 'expected %d bytes, found %d' % (integer(entry['bytes']), len(raws[path]))
+        elif digests[path].hex() != entry['keccak256']:
+            detail = 'expected keccak256 %s, found %s' % (entry['keccak256'], digests[path].hex())
+        else:
+            continue
+        rows.append(row(path, entry['level'] if entry else '', 'index', 'FAIL', 0, detail))
+    return rows or [row('index.json', 'index', 'index', 'PASS', len(listed_files))]
+
+
+def verify_file(path, value, level, root, progress):
+    """The row of one file."""
+    check = {'op': verify.verify_op, 'toy': verify.verify_toy, 'legacy': verify.verify_legacy,
+             'model': lambda v, p: verify.verify_model(v, root, p)}[level]
+    try:
+        return row(path, level, verify.TARGET, 'PASS', check(value, progress))
+    except verify.Mismatch as error:
+        return row(path, level, verify.TARGET, 'FAIL', 0, str(error))
+
+
+def run(folder, root, levels, emit):
+    """Verifies a folder. Calls emit(row) for each row; returns (rows, whether a file was malformed)."""
+    raws, rows, malformed = {}, [], False
+
+    def add(new):
+        rows.append(new)
+        emit(new)
+
+    for path in files_under(folder):
+        level = ''
+        try:
+            raws[path] = read_bytes(folder, path)
+            value = parse(raws[path])
+            level = level_of(path, value)
+            if level not in levels:
+                continue
+
+            def progress(what, path=path):
+                print('%s: %s' % (path, what), file=sys.stderr, flush=True)
+
+            add(verify_file(path, value, level, root, progress))
+        except BadFile as error:
+            malformed = True
+            add(row(path, level, verify.TARGET, 'FAIL', 0, 'malformed: %s' % error))
+    for new in index_rows(folder, raws):
+        add(new)
+    return rows, malformed

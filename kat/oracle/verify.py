@@ -1,0 +1,251 @@
+"""Verification of the vector files of a folder (spec 7) and its report (7.8)."""
+import os
+
+import blob
+import commitment
+import compare
+import recipe_blob
+import toy
+from keccak import keccak256
+from model import Halt, Model
+from operations import OPS, evaluate
+from ops import DomainError
+from rows import Budget, expand
+from strict_json import BadFile, digest, hexadecimal, integer, listed, members, need, text
+from tracing import DigestRun
+
+TARGET = 'oracle'
+HEADER = ('schema', 'spec_version', 'level')
+LEVELS = ('op', 'model', 'toy', 'legacy')
+ANY_COUNT = (0, (1 << 64) - 1)
+
+
+class Mismatch(Exception):
+    """A result that is not the stated one. The message names case and index."""
+
+
+def agree(case, difference):
+    """Raises Mismatch where a comparison found a difference."""
+    if difference:
+        raise Mismatch('case %s, %s' % (compare.shown(case), difference))
+
+
+def same(case, what, expected, found):
+    """Raises Mismatch unless two plain values are equal."""
+    if expected != found:
+        agree(case, '%s: expected %s, found %s' % (what, compare.shown(expected), compare.shown(found)))
+
+
+def name_of(case, used):
+    """The name of a case, unique in its list."""
+    need(isinstance(case, dict) and 'name' in case, 'a case has no name')
+    name = text(case['name'], 'a name')
+    need(name not in used, 'the name %r appears twice' % name)
+    used.add(name)
+    return name
+
+
+def check_header(value, level, required, optional=()):
+    """The members of a file's object."""
+    members(value, HEADER + required, optional)
+    need(value['schema'] == 'blue-kat-1', 'the schema is not blue-kat-1')
+    need(integer(value['spec_version']) == 1, 'the spec_version is not 1')
+    need(value['level'] == level, 'the level is not %s' % level)
+    return value
+
+
+def verify_op(value, progress):
+    """The number of cases of a level-op file."""
+    check_header(value, 'op', ('op', 'cases'))
+    op = text(value['op'], 'op')
+    need(op in OPS, 'the operation %r is unknown' % op)
+    budget, used = Budget(), set()
+    for case in listed(value['cases'], 'cases'):
+        name = name_of(case, used)
+        members(case, ('name', 'in', 'out'))
+        try:
+            found = evaluate(op, case['in'], budget)
+        except DomainError as error:
+            raise BadFile('case %s: %s' % (name, error)) from None
+        agree(name, compare.result(case['out'], found))
+    return len(value['cases'])
+
+
+def expected_halt(case, call):
+    """Checks that a call halts as the case says."""
+    name = case['name']
+    wants_place = case.get('halt') == 'TokenOutOfRange'
+    members(case, ('name', 'prompt', 'max_new', 'halt') + (('position', 'id') if wants_place else ()))
+    try:
+        call()
+    except (Halt, toy.Halt) as halt:
+        same(name, 'halt', case['halt'], halt.args[0])
+        if wants_place:
+            same(name, 'position', integer(case['position']), halt.args[1])
+            same(name, 'id', integer(case['id']), halt.args[2])
+        return
+    same(name, 'halt', case['halt'], 'no halt')
+
+
+def prompt_of(case, budget):
+    """(prompt, max_new) of a case."""
+    return expand(case['prompt'], budget), integer(case['max_new'], *ANY_COUNT, what='max_new')
+
+
+def load_model(source, root):
+    """The bytes of the blob of a model file."""
+    need(isinstance(source, dict) and len(source) == 1, 'model is a file or a recipe')
+    if 'recipe' in source:
+        return recipe_blob.make(source['recipe'])
+    path = text(members(source, ('file',))['file'], 'file').split('/')
+    need(all(part not in ('', '.', '..') and '\\' not in part and ':' not in part for part in path), 'the path of the model')
+    try:
+        with open(os.path.join(root, *path), 'rb') as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise BadFile('the model file %s cannot be read: %s' % ('/'.join(path), error)) from None
+
+
+def edited(data, case):
+    """The blob after the edit of a case."""
+    out = bytearray(data)
+    for pair in listed(case['edit'], 'edit'):
+        need(isinstance(pair, list) and len(pair) == 2, 'an edit is a list of pairs')
+        offset, new = integer(pair[0], 0, len(out), 'offset'), hexadecimal(pair[1], 'the bytes of an edit')
+        need(offset + len(new) <= len(out), 'an edit reaches past the end')
+        out[offset:offset + len(new)] = new
+    if 'length' in case:
+        length = integer(case['length'], 0, 1 << 26, 'length')
+        out = out[:length] + bytes(max(0, length - len(out)))
+    return bytes(out)
+
+
+def verify_edit(data, case):
+    """Checks one edit of a blob."""
+    name = case['name']
+    members(case, ('name', 'edit', 'accepted'), ('length', 'commitment'))
+    need(isinstance(case['accepted'], bool), 'accepted is not true or false')
+    data = edited(data, case)
+    try:
+        blob.read_blob(data)
+        accepted = True
+    except blob.BadBlob:
+        accepted = False
+    same(name, 'accepted', case['accepted'], accepted)
+    if 'commitment' in case:
+        same(name, 'commitment', digest(case['commitment'], 'commitment'), commitment.commitment(data).hex())
+    elif accepted:
+        raise BadFile('case %s: an accepted edit has no commitment' % name)
+
+
+def verify_run(model, case, budget):
+    """Checks one run of a model."""
+    name = case['name']
+    members(case, ('name', 'prompt', 'max_new', 'layers', 'logits', 'tokens', 'finish'))
+    prompt, max_new = prompt_of(case, budget)
+    try:
+        model.check_prompt(prompt)
+    except Halt as halt:
+        agree(name, 'the prompt halts: %s' % halt.args[0])
+    run = DigestRun(model, prompt, layers=bool(case['layers']), logits=bool(case['logits']))
+    agree(name, compare.values('layers', case['layers'], run.layers))
+    agree(name, compare.values('logits', case['logits'], run.logits))
+    tokens, finish = model.decode(run.cache, run.residual, max_new)
+    agree(name, compare.values('tokens', case['tokens'], tokens))
+    same(name, 'finish', case['finish'], finish)
+
+
+def verify_model(value, root, progress):
+    """The number of cases of a level-model file."""
+    check_header(value, 'model', ('model', 'blob', 'commitment', 'runs', 'halts', 'edits'))
+    data, stated = load_model(value['model'], root), members(value['blob'], ('bytes', 'keccak256'))
+    same('blob', 'bytes', integer(stated['bytes']), len(data))
+    same('blob', 'keccak256', digest(stated['keccak256'], 'keccak256'), keccak256(data).hex())
+    same('blob', 'commitment', digest(value['commitment'], 'commitment'), commitment.commitment(data).hex())
+    try:
+        model = Model(blob.read_blob(data))
+    except blob.BadBlob as error:
+        raise Mismatch('the blob is refused: %s' % error) from None
+    budget, used = Budget(), set()
+    runs, halts, edits = (listed(value[kind], kind) for kind in ('runs', 'halts', 'edits'))
+    for case in runs:
+        progress('run %s' % name_of(case, used))
+        verify_run(model, case, budget)
+    for case in halts:
+        name_of(case, used)
+        need('prompt' in case and 'max_new' in case, 'a halt has prompt and max_new')
+        expected_halt(case, lambda c=case: model.generate(*prompt_of(c, budget)))
+    for number, case in enumerate(edits):
+        name_of(case, used)
+        if number % 50 == 0:
+            progress('edit %d of %d' % (number + 1, len(edits)))
+        verify_edit(data, case)
+    return len(runs) + len(halts) + len(edits)
+
+
+def verify_call(weights, case, data, gas):
+    """(output or None, error or None) of a packed call."""
+    try:
+        return toy.packed_call(weights, data, gas), None
+    except toy.CallError as error:
+        return None, error.args[0]
+
+
+def verify_toy(value, progress):
+    """The number of cases of toy.json."""
+    check_header(value, 'toy', ('logits', 'tokens', 'halts', 'calls'))
+    weights, budget, used = toy.weights(), Budget(), set()
+    for case in listed(value['logits'], 'logits'):
+        name = name_of(case, used)
+        members(case, ('name', 'prompt', 'logits'))
+        agree(name, compare.values('logits', case['logits'], toy_call(name, lambda: toy.logits(weights, expand(case['prompt'], budget)))))
+    for case in listed(value['tokens'], 'tokens'):
+        name = name_of(case, used)
+        members(case, ('name', 'prompt', 'max_new', 'tokens'))
+        prompt, max_new = prompt_of(case, budget)
+        agree(name, compare.values('tokens', case['tokens'], toy_call(name, lambda: toy.generate(weights, prompt, max_new))[len(prompt):]))
+    for case in listed(value['halts'], 'halts'):
+        name_of(case, used)
+        need('prompt' in case and 'max_new' in case, 'a halt has prompt and max_new')
+        expected_halt(case, lambda c=case: toy.generate(weights, *prompt_of(c, budget)))
+    for case in listed(value['calls'], 'calls'):
+        name = name_of(case, used)
+        failing = 'error' in case
+        members(case, ('name', 'input', 'gas', 'error' if failing else 'output'))
+        data, gas = hexadecimal(case['input'], 'input'), integer(case['gas'])
+        same(name, 'gas', gas, toy.call_gas(data))
+        output, error = verify_call(weights, case, data, gas)
+        same(name, 'error', case['error'] if failing else None, error)
+        same(name, 'output', None if failing else hexadecimal(case['output'], 'output').hex(), None if output is None else output.hex())
+    return sum(len(value[kind]) for kind in ('logits', 'tokens', 'halts', 'calls'))
+
+
+def toy_call(name, call):
+    """The result of a toy call that must not halt."""
+    try:
+        return call()
+    except toy.Halt as halt:
+        raise Mismatch('case %s: halts with %s' % (name, halt.args[0])) from None
+
+
+def verify_legacy(value, progress):
+    """The number of cases of an array of packed calls (7.9)."""
+    weights, used = toy.weights(), set()
+    for case in listed(value, 'a legacy file'):
+        need(isinstance(case, dict) and 'Name' in case, 'a case has no Name')
+        name = name_of(dict(case, name=case['Name']), used)
+        if 'ExpectedError' in case:
+            members(case, ('Input', 'ExpectedError', 'Name'), ('Gas',))
+            data = hexadecimal(case['Input'], 'Input')
+            gas = integer(case['Gas'], 0) if 'Gas' in case else toy.call_gas(data)
+            same(name, 'error', case['ExpectedError'], verify_call(weights, case, data, gas)[1])
+            continue
+        members(case, ('Input', 'Expected', 'Name', 'Gas'), ('NoBenchmark',))
+        need(isinstance(case.get('NoBenchmark', False), bool), 'NoBenchmark is not true or false')
+        data, gas = hexadecimal(case['Input'], 'Input'), toy.call_gas(hexadecimal(case['Input'], 'Input'))
+        same(name, 'Gas', integer(case['Gas']), gas)
+        output, error = verify_call(weights, case, data, gas)
+        same(name, 'error', None, error)
+        same(name, 'Expected', hexadecimal(case['Expected'], 'Expected').hex(), output.hex())
+        same(name, 'error with one gas less', 'OutOfGas', verify_call(weights, case, data, gas - 1)[1])
+    return len(value)
