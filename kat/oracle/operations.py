@@ -64,7 +64,7 @@ def quantize(u, m):
 
 
 def dynq(u):
-    q, m = ops.dynq(between(u, 1, 8192, 'u'))
+    q, m = ops.dynq(between(u, 1, 65536, 'u'))
     return {'q': q, 'm': m}
 
 
