@@ -183,7 +183,7 @@ fn any_shape() -> impl Strategy<Value = Shape> {
         widths,
         heads,
         1usize..=2,
-        any::<[bool; 2]>(),
+        any::<[bool; 3]>(),
         1usize..=40,
         any::<u64>(),
     )
@@ -195,6 +195,7 @@ fn any_shape() -> impl Strategy<Value = Shape> {
                 stop_ids.sort_unstable();
                 stop_ids.dedup();
                 Shape {
+                    static_scheme: flags[2],
                     hidden,
                     layers,
                     heads: group * kv_heads,

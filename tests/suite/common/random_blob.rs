@@ -46,6 +46,8 @@ impl Rng {
 /// The configuration of spec 3.1, unchecked: a test may ask for an invalid one.
 #[derive(Clone, Debug)]
 pub struct Shape {
+    /// The static scheme instead of the dynamic one.
+    pub static_scheme: bool,
     pub hidden: usize,
     pub layers: usize,
     pub heads: usize,
@@ -65,6 +67,7 @@ pub struct Shape {
 impl Default for Shape {
     fn default() -> Self {
         Shape {
+            static_scheme: false,
             hidden: 64,
             layers: 2,
             heads: 4,
@@ -100,6 +103,10 @@ pub fn shapes() -> Vec<(&'static str, Shape)> {
     };
     let qk_norm = |s: Shape| Shape { qk_norm: true, ..s };
     let untied = |s: Shape| Shape { tied: false, ..s };
+    let constant = |s: Shape| Shape {
+        static_scheme: true,
+        ..s
+    };
     vec![
         // The smallest of everything.
         ("ones", vocab(1, 1, shape(1, 1, (1, 1, 2), 1))),
@@ -125,6 +132,36 @@ pub fn shapes() -> Vec<(&'static str, Shape)> {
         ("4161", vocab(5, 5, shape(2, 2, (1, 1, 2), 4161))),
         // psh -3, blocks of 256.
         ("8448", vocab(5, 4, shape(4, 1, (2, 1, 4), 8448))),
+        // The static scheme; its rotation of the intermediate has other blocks.
+        (
+            "static ones",
+            constant(vocab(1, 1, shape(1, 1, (1, 1, 2), 1))),
+        ),
+        // H_12 (x) H_8.
+        ("static", constant(Shape::default())),
+        // H_12 (x) H_4.
+        (
+            "static 48, q/k norm",
+            constant(qk_norm(untied(shape(33, 2, (4, 2, 16), 48)))),
+        ),
+        // H_12 (x) H_12 and H_12 (x) H_20.
+        ("static 144", constant(shape(40, 3, (3, 1, 14), 144))),
+        (
+            "static 240",
+            constant(qk_norm(shape(60, 1, (2, 2, 10), 240))),
+        ),
+        // Five blocks of H_20 (x) H_2.
+        (
+            "static 200",
+            constant(untied(shape(64, 2, (4, 4, 16), 200))),
+        ),
+        // Blocks of 1: the least headroom is not the most shift.
+        ("static 63", constant(shape(48, 2, (4, 1, 12), 63))),
+        // psh -3, eleven blocks of H_12 (x) H_64.
+        (
+            "static 8448",
+            constant(vocab(5, 4, shape(4, 1, (2, 1, 4), 8448))),
+        ),
     ]
 }
 
@@ -304,6 +341,33 @@ impl Builder {
         (0..pairs).map(phase).flat_map(u64::to_le_bytes).collect()
     }
 
+    /// c_attn_norm, c_mlp_norm, m_o, c_down, m_down: a plausible one clamps the largest values of some rows.
+    fn static_scales(&mut self, s: &Shape) -> [i64; 5] {
+        let block = mlp_block(s);
+        let headroom = 31 - bit_length(block as i64);
+        let fraction = (1 << 17) / (s.hidden as i64).isqrt();
+        let c = (27 - headroom).max(0);
+        let down = 1 << (26 - c + half_log(block)).min(30);
+        let mut pick = |low: i64, plausible: (i64, i64), high: i64| {
+            let ends = [low, high, plausible.0.clamp(low, high)];
+            match self.style {
+                Style::Plausible => self.rng.range(plausible.0, plausible.1).clamp(low, high),
+                _ => self.rng.pick(&ends),
+            }
+        };
+        let (norm, int31) = (
+            (fraction - fraction / 4, fraction + fraction / 4),
+            (1 << 31) - 1,
+        );
+        [
+            pick(1, norm, 1 << 16),
+            pick(1, norm, 1 << 16),
+            pick(1, (1 << 27, 1 << 28), int31),
+            pick(0, (c, c + 1), 39),
+            pick(1, (down / 2, down), int31),
+        ]
+    }
+
     fn layer(&mut self, s: &Shape, i: usize) {
         let p = format!("layers.{i}.");
         let (n, ff, hd) = (s.hidden, s.intermediate, s.head_dim);
@@ -311,6 +375,10 @@ impl Builder {
         // The constants precede the matrices that determine them: their place is kept.
         let consts_at = self.data.len();
         self.ints(format!("{p}consts"), &[0; 9]);
+        if s.static_scheme {
+            let scales = self.static_scales(s);
+            self.ints(format!("{p}static"), &scales);
+        }
         let qk = if s.qk_norm { -6 } else { 1 };
         let mut consts = vec![
             self.matrix(&format!("{p}q"), qd, n, qk),
@@ -326,7 +394,7 @@ impl Builder {
         consts.push(self.matrix(&format!("{p}o"), n, qd, 24 + half_log(qd)));
         consts.push(self.matrix(&format!("{p}gate"), ff, n, 0));
         consts.push(self.matrix(&format!("{p}up"), ff, n, 0));
-        let block = 1usize << ff.trailing_zeros();
+        let block = mlp_block(s);
         consts.push(self.matrix(
             &format!("{p}down"),
             n,
@@ -409,6 +477,15 @@ pub fn build(s: &Shape, style: Style, seed: u64) -> RandomBlob {
     assemble(s, eps, b.data)
 }
 
+/// spec 3.3: the block of the rotation before the down projection.
+fn mlp_block(s: &Shape) -> usize {
+    if s.static_scheme {
+        hadamard_block(s.intermediate)
+    } else {
+        1 << s.intermediate.trailing_zeros()
+    }
+}
+
 /// spec 2.4: the largest divisor of `n` with a Hadamard matrix.
 fn hadamard_block(n: usize) -> usize {
     let has = |d: usize| {
@@ -468,7 +545,7 @@ fn assemble(s: &Shape, eps: u64, data: Vec<(String, u8, Vec<u32>, Vec<u8>)>) -> 
         at = t.offset + t.length;
     }
     let mut bytes = b"BLUEBLOB".to_vec();
-    bytes.extend([1, 0, 0, 0, 1, 0, 0, 0, 1]);
+    bytes.extend([1, 0, 0, 0, 1, 0, 0, 0, 1 + u8::from(s.static_scheme)]);
     bytes.extend((at as u64).to_le_bytes());
     bytes.extend((manifest_len as u32).to_le_bytes());
     for d in [
