@@ -60,7 +60,7 @@ pub trait Session: Send {
     /// As [`Session::feed`].
     fn feed_traced(&mut self, tokens: &[u32], sink: TraceSink<'_>) -> Result<(), Error>;
 
-    /// As [`Session::feed`], and hands the values of every operation up to the last layer to `sink` (spec 7.5).
+    /// As [`Session::feed`], and hands the values of every operation up to the last layer to `sink` (spec 7.10).
     ///
     /// The tokens take the path that [`Session::feed`] takes for them. Within a run of positions the values come
     /// layer by layer; in each layer positions ascend, and the operations of a position come in order.
@@ -78,7 +78,7 @@ pub trait Session: Send {
     /// The `vocab` Q16 logits of the last fed position; `None` when the last call was not a feed that reached one.
     fn logits(&mut self) -> Option<&[i32]>;
 
-    /// As [`Session::logits`], computed again, with the values of the head's operations handed to `sink` (spec 7.5).
+    /// As [`Session::logits`], computed again, with the values of the head's operations handed to `sink` (spec 7.10).
     ///
     /// # Errors
     /// When the machine lacks the memory or the device fails.

@@ -1,10 +1,10 @@
-//! What the forward pass computes on its way, operation by operation (spec 7.5): for finding where two machines part.
+//! What the forward pass computes on its way, operation by operation (spec 7.10): for finding where two machines part.
 
 use crate::config::Config;
 use crate::halt::{Fault, try_reserve};
 use crate::ops::ratio::TokenScale;
 
-/// A point of the forward pass whose values can be seen, in the order of computation (spec 7.5).
+/// A point of the forward pass whose values can be seen, in the order of computation (spec 7.10).
 ///
 /// Codes are followed by what scales them: a token scale as its mantissa and exponent, a head by its magnitude.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -109,7 +109,7 @@ impl Op {
         Self::Logits,
     ];
 
-    /// The name that spec 7.5 gives it.
+    /// The name that spec 7.10 gives it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

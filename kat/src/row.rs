@@ -32,7 +32,9 @@ impl Stream {
 
     /// A value in `low ..= high`; both at most 2^62 in magnitude.
     pub fn draw(&mut self, low: i64, high: i64) -> i64 {
-        debug_assert!(low <= high && i128::from(low).abs().max(i128::from(high).abs()) <= DRAW_LIMIT);
+        debug_assert!(
+            low <= high && i128::from(low).abs().max(i128::from(high).abs()) <= DRAW_LIMIT
+        );
         // The width is at most 2^63 + 1 and the sum lies in low ..= high.
         low.wrapping_add((self.word() % high.wrapping_sub(low).wrapping_add(1) as u64) as i64)
     }
@@ -168,9 +170,10 @@ impl Row {
             Self::drawn(seed, count, low, high)
         } else if may_join {
             let rows = recipe.list("join")?;
-            let parts = rows.into_iter().enumerate().map(|(i, part)| {
-                Self::read_part(part, &format!("{at}.join[{i}]"), false)
-            });
+            let parts = rows
+                .into_iter()
+                .enumerate()
+                .map(|(i, part)| Self::read_part(part, &format!("{at}.join[{i}]"), false));
             Self::Join(parts.collect::<Result<_, _>>()?)
         } else {
             return Err(FileError::Missing {
@@ -220,7 +223,9 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Row, FileError> {
-        Row::read(crate::json::parse(text.as_bytes())?, "row", &mut { MAX_ROWS })
+        Row::read(crate::json::parse(text.as_bytes())?, "row", &mut {
+            MAX_ROWS
+        })
     }
 
     #[test]
@@ -229,7 +234,11 @@ mod tests {
         let words: Vec<_> = (0..3).map(|_| stream.word()).collect();
         assert_eq!(
             words,
-            [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]
+            [
+                0xe220_a839_7b1d_cdaf,
+                0x6e78_9e6a_a1b9_65f4,
+                0x06c4_5d18_8009_454f
+            ]
         );
     }
 
@@ -246,7 +255,10 @@ mod tests {
     fn rows_are_read_as_written() {
         let joined = Row::Join(vec![
             Row::List(vec![1, -(1 << 60)]),
-            Row::Fill { value: -5, count: 2 },
+            Row::Fill {
+                value: -5,
+                count: 2,
+            },
             Row::drawn(u64::MAX, 3, -1, 1),
         ]);
         let text = joined.to_json().to_string();
@@ -259,14 +271,23 @@ mod tests {
     fn counts_are_refused_before_memory_is_taken() {
         let count = |n: &str| read(&format!(r#"{{"fill":{{"value":0,"count":{n}}}}}"#));
         assert!(count("1048576").is_ok());
-        for n in ["1048577", "0", "-1", "\"99999999999999999999999999\"", "9007199254740991"] {
+        for n in [
+            "1048577",
+            "0",
+            "-1",
+            "\"99999999999999999999999999\"",
+            "9007199254740991",
+        ] {
             assert!(matches!(count(n), Err(FileError::Range { .. })), "{n}");
         }
         let two = r#"{"join":[{"fill":{"value":0,"count":1048576}},[1]]}"#;
         assert!(matches!(read(two), Err(FileError::RowLength { .. })));
         let json = crate::json::parse(b"[1,2,3]").unwrap();
         assert_eq!(Row::read(json, "row", &mut 2), Err(FileError::RowTotal));
-        assert!(matches!(read(r#"{"join":[{"join":[]}]}"#), Err(FileError::Missing { .. })));
+        assert!(matches!(
+            read(r#"{"join":[{"join":[]}]}"#),
+            Err(FileError::Missing { .. })
+        ));
         assert!(matches!(
             read(r#"{"splitmix64":{"seed":0,"count":1,"low":1,"high":0}}"#),
             Err(FileError::Range { .. })

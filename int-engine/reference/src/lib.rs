@@ -612,17 +612,17 @@ fn quantize_input(u: &[i64], m: Option<i64>) -> (Vec<i8>, i64) {
     }
 }
 
-/// spec 7.5: receives the layer (`None` for the embedding and the head), the name and the values of every
+/// spec 7.10: receives the layer (`None` for the embedding and the head), the name and the values of every
 /// operation, in the order of the page.
 pub type Probe<'a> = &'a mut dyn FnMut(Option<usize>, &'static str, &[i64]);
 
-/// spec 7.5: codes and what scales them.
+/// spec 7.10: codes and what scales them.
 fn coded(q: &[i8], scale: &[i64]) -> Vec<i64> {
     let codes = q.iter().map(|&v| i64::from(v));
     codes.chain(scale.iter().copied()).collect()
 }
 
-/// spec 7.5: the stages of rotated heads, one head after the other.
+/// spec 7.10: the stages of rotated heads, one head after the other.
 #[derive(Default)]
 struct Rotated {
     rope: Vec<i64>,
@@ -775,7 +775,7 @@ impl Model {
         self.step_probed(cache, token, &mut |_, _, _| {})
     }
 
-    /// [`Model::step`] with every operation shown to `probe` (spec 7.5).
+    /// [`Model::step`] with every operation shown to `probe` (spec 7.10).
     ///
     /// # Panics
     /// As [`Model::step`].
@@ -820,7 +820,7 @@ impl Model {
         self.logits_probed(x, &mut |_, _, _| {})
     }
 
-    /// [`Model::logits`] with every operation shown to `probe` (spec 7.5).
+    /// [`Model::logits`] with every operation shown to `probe` (spec 7.10).
     pub fn logits_probed(&self, x: &[i64], probe: Probe<'_>) -> Vec<i32> {
         let b = had_block(self.config.hidden);
         let (r, e) = rms(x, self.config.eps);
@@ -845,14 +845,9 @@ impl Model {
         wide.iter().map(|&v| v as i32).collect()
     }
 
-    /// spec 3.5: the lowest accepted id among those with the largest logit.
+    /// spec 3.5: [`argmax`] of the accepted ids.
     pub fn argmax(&self, logits: &[i32]) -> u32 {
-        let accepted = &logits[..self.config.accepted_ids];
-        let top = accepted.iter().max().expect("at least one accepted id");
-        accepted
-            .iter()
-            .position(|v| v == top)
-            .expect("the maximum is present") as u32
+        argmax(logits, self.config.accepted_ids)
     }
 
     /// spec 3.5: the checks of a prompt, in order.
@@ -910,6 +905,16 @@ impl Model {
         }
         Ok((output, Finish::Length))
     }
+}
+
+/// spec 3.5: the lowest of the first `accepted_ids` ids, at least one, with the largest logit.
+pub fn argmax(logits: &[i32], accepted_ids: usize) -> u32 {
+    let accepted = &logits[..accepted_ids];
+    let top = accepted.iter().max().expect("at least one accepted id");
+    accepted
+        .iter()
+        .position(|v| v == top)
+        .expect("the maximum is present") as u32
 }
 
 /// spec 3.5: Keccak-256 of the logits as little-endian int32.

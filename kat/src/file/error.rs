@@ -65,7 +65,10 @@ pub enum FileError {
         at: String,
     },
     /// Not hexadecimal.
-    #[error("{}: bytes are pairs of lower-case hexadecimal digits without 0x", place(at))]
+    #[error(
+        "{}: bytes are pairs of lower-case hexadecimal digits without 0x",
+        place(at)
+    )]
     Hex {
         /// The value's place.
         at: String,
@@ -124,7 +127,10 @@ pub enum FileError {
         why: &'static str,
     },
     /// A path that is not below its folder.
-    #[error("{}: {path:?} is not a relative path of plain names with `/` between", place(at))]
+    #[error(
+        "{}: {path:?} is not a relative path of plain names with `/` between",
+        place(at)
+    )]
     Path {
         /// The path's place.
         at: String,

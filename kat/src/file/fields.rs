@@ -126,6 +126,11 @@ impl Fields {
         }
     }
 
+    /// Whether a member is there.
+    pub(crate) fn has(&self, member: &str) -> bool {
+        self.members.iter().any(|(name, _)| name == member)
+    }
+
     /// Takes a member that may be missing.
     pub(crate) fn optional(&mut self, member: &str) -> Option<Json> {
         let i = self.members.iter().position(|(name, _)| name == member)?;

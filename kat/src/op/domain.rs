@@ -51,7 +51,9 @@ fn length(args: &Args<'_>, name: &str, low: usize, high: usize) -> Checked {
 fn together(args: &Args<'_>, names: &[&str]) -> Checked {
     let n = args.row(names[0]).len();
     length(args, names[0], 1, usize::MAX)?;
-    names[1..].iter().try_for_each(|name| length(args, name, n, n))
+    names[1..]
+        .iter()
+        .try_for_each(|name| length(args, name, n, n))
 }
 
 fn scale(args: &Args<'_>) -> Checked {
@@ -90,7 +92,10 @@ fn rotation(args: &Args<'_>) -> Checked {
         return Err(format!("B is {b}: there is no matrix H_B"));
     }
     if args.row("x").is_empty() || args.row("x").len() % b != 0 {
-        return Err(format!("x has {} values, must be blocks of {b}", args.row("x").len()));
+        return Err(format!(
+            "x has {} values, must be blocks of {b}",
+            args.row("x").len()
+        ));
     }
     let limit = 1 << (31 - (64 - (b as u64).leading_zeros()));
     values(args, "x", -limit, limit)
@@ -121,7 +126,10 @@ fn linear(args: &Args<'_>) -> Checked {
     values(args, "weight", CODE.0, CODE.1)?;
     values(args, "q", CODE.0, CODE.1)?;
     channels(args)?;
-    let sums = args.row("weight").chunks(cols).map(|r| r.iter().map(|w| w.abs()).sum::<i64>());
+    let sums = args
+        .row("weight")
+        .chunks(cols)
+        .map(|r| r.iter().map(|w| w.abs()).sum::<i64>());
     let largest = 127 * sums.max().unwrap_or(0);
     let psh = (i64::from(64 - largest.leading_zeros()) - 31).max(-5);
     int(args, "psh", psh.into(), 0)
@@ -251,7 +259,9 @@ pub(crate) fn check(args: &Args<'_>) -> Checked {
                 return Err(format!("k has {n} values, must be 1 to 256 rows of {dim}"));
             }
             length(args, "v", n, n)?;
-            ["q", "k", "v"].iter().try_for_each(|name| values(args, name, -128, 127))
+            ["q", "k", "v"]
+                .iter()
+                .try_for_each(|name| values(args, name, -128, 127))
         }
         "toy_swiglu" => {
             together(args, &["gate", "up"])?;

@@ -319,7 +319,8 @@ impl KernelsModel {
 impl Model for KernelsModel {
     /// The prompt in one piece.
     fn layers(&self, prompt: &[u32], sink: LayerSink<'_>) -> Result<(), Stop> {
-        let mut by_position = |stage: usize, position: usize, row: &[i32]| sink(position, stage, row);
+        let mut by_position =
+            |stage: usize, position: usize, row: &[i32]| sink(position, stage, row);
         self.session()?
             .feed_traced(prompt, &mut by_position)
             .map_err(stopped)

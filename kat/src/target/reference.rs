@@ -204,15 +204,16 @@ impl Model for ReferenceModel {
         self.0.check_prompt(prompt).map_err(stopped)?;
         let mut cache = self.0.new_cache();
         for (position, &token) in prompt.iter().enumerate() {
-            self.0.step_probed(&mut cache, token, &mut |layer, op, values| {
-                let stage = match (layer, op) {
-                    (None, "embed") => 0,
-                    (Some(layer), "mlp_residual") => layer + 1,
-                    _ => return,
-                };
-                let row: Vec<i32> = values.iter().map(|&v| v as i32).collect();
-                sink(position, stage, &row);
-            });
+            self.0
+                .step_probed(&mut cache, token, &mut |layer, op, values| {
+                    let stage = match (layer, op) {
+                        (None, "embed") => 0,
+                        (Some(layer), "mlp_residual") => layer + 1,
+                        _ => return,
+                    };
+                    let row: Vec<i32> = values.iter().map(|&v| v as i32).collect();
+                    sink(position, stage, &row);
+                });
         }
         Ok(())
     }
@@ -247,8 +248,7 @@ impl Models for ReferenceTarget {
 
     fn toy_generate(&self, prompt: &[u32], max_new: u32) -> Result<Vec<u32>, Halt> {
         let weights = spec::toy::weights(spec::toy::SEED);
-        let mut all =
-            spec::toy::generate(&weights, prompt, max_new as usize).map_err(halted)?;
+        let mut all = spec::toy::generate(&weights, prompt, max_new as usize).map_err(halted)?;
         Ok(all.split_off(prompt.len()))
     }
 }

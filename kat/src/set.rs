@@ -1,0 +1,166 @@
+//! Sets of files on disk: finding, reading, writing.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::file::MAX_BYTES;
+
+/// Where the current set lies below the repository's root.
+pub const CURRENT: &str = "kat/vectors/v1-draft";
+
+/// What is wrong with a folder or a file on disk.
+#[derive(Debug, thiserror::Error)]
+pub enum SetError {
+    /// A file or folder cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is longer than is read.
+    #[error("{}: more than {max} bytes", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// Most bytes.
+        max: u64,
+    },
+    /// The current set is not below this folder or one above it.
+    #[error("no {CURRENT} here or in a folder above {}", from.display())]
+    NotFound {
+        /// Where the search began.
+        from: PathBuf,
+    },
+    /// The folder is that of a released set.
+    #[error("{}: the name of a set that may be written ends in -draft; others are released and never change", path.display())]
+    Released {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+fn io_at(path: &Path) -> impl FnOnce(io::Error) -> SetError + '_ {
+    |source| SetError::Io {
+        path: path.into(),
+        source,
+    }
+}
+
+/// The folder of the current set, in `from` or the nearest folder above it that has one.
+///
+/// # Errors
+/// [`SetError::NotFound`].
+pub fn find(from: &Path) -> Result<PathBuf, SetError> {
+    let found = from
+        .ancestors()
+        .map(|folder| folder.join(CURRENT))
+        .find(|set| set.join("index.json").is_file());
+    found.ok_or_else(|| SetError::NotFound { from: from.into() })
+}
+
+/// The repository's root above a set: the nearest folder above it with a `models` folder, or the set itself.
+#[must_use]
+pub fn root_of(set: &Path) -> PathBuf {
+    let absolute = fs::canonicalize(set).unwrap_or_else(|_| set.into());
+    let root = absolute
+        .ancestors()
+        .find(|f| f.join("models").is_dir() && f.join("spec").is_dir());
+    root.unwrap_or(&absolute).into()
+}
+
+/// A regular file's bytes, at most `max`.
+///
+/// # Errors
+/// When it cannot be read or is longer.
+pub fn read(path: &Path, max: u64) -> Result<Vec<u8>, SetError> {
+    if !fs::metadata(path).map_err(io_at(path))?.is_file() {
+        return Err(io_at(path)(io::Error::other("not a regular file")));
+    }
+    let file = fs::File::open(path).map_err(io_at(path))?;
+    let mut bytes = Vec::new();
+    let read = file.take(max + 1).read_to_end(&mut bytes);
+    read.map_err(io_at(path))?;
+    if bytes.len() as u64 > max {
+        return Err(SetError::TooLong {
+            path: path.into(),
+            max,
+        });
+    }
+    Ok(bytes)
+}
+
+/// A file of known answers.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_file(path: &Path) -> Result<Vec<u8>, SetError> {
+    read(path, MAX_BYTES as u64)
+}
+
+/// The paths of all files of a set, ascending, with `/` between.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn list(set: &Path) -> Result<Vec<String>, SetError> {
+    let (mut files, mut folders) = (Vec::new(), vec![String::new()]);
+    while let Some(prefix) = folders.pop() {
+        let folder = set.join(&prefix);
+        for entry in fs::read_dir(&folder).map_err(io_at(&folder))? {
+            let entry = entry.map_err(io_at(&folder))?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            if entry.path().is_dir() {
+                folders.push(name + "/");
+            } else {
+                files.push(name);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Refuses a folder whose name does not end in `-draft`.
+///
+/// # Errors
+/// [`SetError::Released`].
+pub fn writable(set: &Path) -> Result<(), SetError> {
+    let absolute = fs::canonicalize(set).unwrap_or_else(|_| set.into());
+    let draft = |path: &Path| {
+        path.file_name()
+            .is_some_and(|n| n.to_string_lossy().ends_with("-draft"))
+    };
+    if draft(&absolute) && draft(set) {
+        Ok(())
+    } else {
+        Err(SetError::Released { path: set.into() })
+    }
+}
+
+/// Writes a file whole or not at all: beside its name, synced, renamed.
+///
+/// # Errors
+/// When the file system refuses.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), SetError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(io_at(folder))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let part = folder.join(format!(".{name}.part"));
+    let attempt = || -> io::Result<()> {
+        let mut file = fs::File::create(&part)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&part, path)?;
+        if cfg!(unix) {
+            fs::File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    };
+    attempt().map_err(|source| {
+        // What is left of a failed attempt.
+        let _ = fs::remove_file(&part);
+        io_at(path)(source)
+    })
+}
