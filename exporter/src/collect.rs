@@ -156,10 +156,16 @@ impl Max {
     }
 }
 
-/// A site's Hessian and the largest value at it.
+/// What was measured at a site.
 pub(crate) struct Site {
+    /// Sums of squares of the matrix product's input.
     pub(crate) gram: Gram,
+    /// The largest value: of the residual before a norm, of the input itself elsewhere.
     pub(crate) max: f64,
+    /// For every token max|x| / root: of the normalised residual before a norm, 0 for a residual of zeros. Elsewhere none.
+    pub(crate) peaks: Vec<f64>,
+    /// The largest value before the site's rotation; 0 before a norm.
+    pub(crate) unrotated: f64,
 }
 
 /// Hessian of the normalised, rotated residual, and the largest residual in the rotated basis.
@@ -172,6 +178,8 @@ fn norm_site(
 ) -> Site {
     let mut gram = Gram::new(rows.width);
     let max = Max::default();
+    let peaks: Vec<Max> = (0..rows.count()).map(|_| Max::default()).collect();
+    let inverse_root = 1.0 / libm::sqrt(rows.width as f64);
     gram.add_rows(rows.count(), compute, |t, out| {
         let x = rows.row(t);
         out.iter_mut().zip(x).for_each(|(o, &v)| *o = f64::from(v));
@@ -184,10 +192,17 @@ fn norm_site(
                 .for_each(|(o, &g)| *o *= f64::from(g));
         }
         r.rotate_residual(out);
+        // The root mean square of out is 1: max|out| / sqrt(n) is the largest share of the root.
+        peaks[t].add(out);
     });
     Site {
         gram,
         max: max.get(),
+        peaks: peaks
+            .into_iter()
+            .map(|peak| peak.get() * inverse_root)
+            .collect(),
+        unrotated: 0.0,
     }
 }
 
@@ -237,17 +252,20 @@ impl Captured {
 
 fn site(rows: &Rows, scale: &[f64], rotate: impl Fn(&mut [f64]) + Sync, compute: &Compute) -> Site {
     let mut gram = Gram::new(rows.width);
-    let max = Max::default();
+    let (max, unrotated) = (Max::default(), Max::default());
     gram.add_rows(rows.count(), compute, |t, out| {
         for ((o, &v), s) in out.iter_mut().zip(rows.row(t)).zip(scale) {
             *o = f64::from(v) * s;
         }
+        unrotated.add(out);
         rotate(out);
         max.add(out);
     });
     Site {
         gram,
         max: max.get(),
+        peaks: Vec::new(),
+        unrotated: unrotated.get(),
     }
 }
 

@@ -1,5 +1,9 @@
 //! Real scales as the integers of a blob (spec 4.5).
 
+use crate::report::StaticSite;
+use int_engine::ops::fixed::bit_length_64;
+use int_engine::ops::hadamard::headroom;
+
 /// A positive real factor as `mult / 2^31 * 2^-shift`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Multiplier {
@@ -139,6 +143,49 @@ pub(crate) fn score_multiplier(
     }
 }
 
+/// The smallest of the values that at least nine tenths of them do not exceed; 0 of nothing.
+///
+/// With N values in ascending order it is number ceil(9 N / 10), counted from 1: one of the values, never a mixture.
+pub(crate) fn ninth_decile(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let rank = (9 * values.len()).div_ceil(10);
+    rank.checked_sub(1).map_or(0.0, |i| values[i])
+}
+
+/// Largest magnitude that a static scale may have.
+const STATIC_MAX: f64 = i32::MAX as f64;
+
+/// `value` rounded to an integer of 1 ..= 2^31 - 1.
+fn magnitude(value: f64) -> i32 {
+    libm::rint(value).clamp(1.0, STATIC_MAX) as i32
+}
+
+/// The static scales of a layer (spec 3.2): c_attn_norm, c_mlp_norm, m_o, c_down, m_down.
+///
+/// `o_in` and `down_in` are the largest inputs of o and down, `v_unit` the unit of v, `block` that of the rotation before down.
+pub(crate) fn static_scales(
+    site: &StaticSite,
+    o_in: f64,
+    down_in: f64,
+    v_unit: f64,
+    block: usize,
+) -> [i32; 5] {
+    let share = |peak: f64| libm::rint(peak * 65536.0).clamp(1.0, 65536.0) as i32;
+    // Attention sums int8 codes of v with weights of 2^8.
+    let m_o = magnitude(o_in / (v_unit / (256.0 * 127.0)));
+    // The gated activation has the unit 2^-24, and swiglu ends at 2^52.
+    let gated = libm::rint(libm::ldexp(site.gated, 24)).clamp(0.0, libm::ldexp(1.0, 52)) as u64;
+    let c_down = bit_length_64(gated).saturating_sub(headroom(block)) as i32;
+    let m_down = magnitude(libm::ldexp(down_in, 24 - c_down));
+    [
+        share(site.attn_norm),
+        share(site.mlp_norm),
+        m_o,
+        c_down,
+        m_down,
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,6 +268,36 @@ mod tests {
         assert_eq!(v_unit(1.0), 4.0 / 32767.0);
         assert_eq!(qk_norm_unit(3.0, 64), 24.0 / 32767.0);
         assert_eq!(qk_unit(0.0), 2.0 * FLOOR / 32767.0);
+    }
+
+    #[test]
+    fn the_ninth_decile_is_one_of_the_values() {
+        let of = |n: u32| ninth_decile((1..=n).rev().map(f64::from).collect());
+        let found = [0, 1, 2, 9, 10, 11, 20, 1000].map(of);
+        assert_eq!(found, [0.0, 1.0, 2.0, 9.0, 9.0, 10.0, 18.0, 900.0]);
+    }
+
+    #[test]
+    fn static_scales_are_in_their_ranges() {
+        let site = |attn_norm, mlp_norm, gated| StaticSite {
+            attn_norm,
+            mlp_norm,
+            gated,
+        };
+        // o: 1 in units of 2^-20. down: 3 * 2^24 has 26 bits, and a block of 512 leaves 21: shifted by 5.
+        let unit = libm::ldexp(256.0 * 127.0, -20);
+        let found = static_scales(&site(0.25, 0.5, 3.0), 1.0, 24.0, unit, 512);
+        assert_eq!(found, [1 << 14, 1 << 15, 1 << 20, 5, 24 << 19]);
+        // A power of two more does not fit the bits; one value less does.
+        let shift = |gated| static_scales(&site(0.0, 0.0, gated), 0.0, 0.0, 1.0, 3072)[3];
+        let (below, at) = (libm::ldexp(1.0, -5) - libm::ldexp(1.0, -24), libm::ldexp(1.0, -5));
+        assert_eq!((shift(below), shift(at), shift(0.0)), (0, 1, 0));
+        assert_eq!(
+            static_scales(&site(0.0, 0.0, 0.0), 0.0, 0.0, 1.0, 1),
+            [1, 1, 1, 0, 1]
+        );
+        let huge = static_scales(&site(2.0, 1.0, 1e300), 1e300, 1e300, 1e-9, 65536);
+        assert_eq!(huge, [65536, 65536, i32::MAX, 39, i32::MAX]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::constants::{
     Multiplier, final_gain, head_gain, qk_norm_unit, qk_unit, residual_eps, residual_unit,
-    score_multiplier, v_unit,
+    score_multiplier, static_scales, v_unit,
 };
 use crate::error::ExportError;
 use crate::gptq::Quantized;
@@ -138,6 +138,11 @@ impl<W: Write> Emitter<W> {
             .collect();
         let consts = [&shifts[..], &[u.score.0, u.score.1]].concat();
         self.i32s(&format!("layers.{i}.consts"), &consts)?;
+        if let Some(site) = &p.facts.static_site {
+            let (m, block) = (&p.facts.maxima, self.config.mlp_block());
+            let scales = static_scales(site, m.o_in, m.down_in, u.v, block);
+            self.i32s(&format!("layers.{i}.static"), &scales)?;
+        }
         for ((name, m), psh) in MATRICES.iter().zip(&p.matrices).zip(&shifts) {
             let full = format!("layers.{i}.{name}");
             // The factor from accumulator to output unit, but for the row's own scale.

@@ -34,4 +34,5 @@ mod test_support;
 
 pub use error::{CalibrationError, ExportError};
 pub use export::{ExportOptions, Progress, REVISION, export};
-pub use report::{Report, SiteMaxima, TensorReport, WorstRow};
+pub use int_engine::config::Scheme;
+pub use report::{Report, SiteMaxima, StaticSite, TensorReport, WorstRow};

@@ -6,7 +6,7 @@ use crate::hadamard::Hadamard;
 use crate::random::SplitMix;
 use float_engine::config::ModelConfig;
 use float_engine::source::{LayerWeights, Matrix};
-use int_engine::config::{had_block, pow2_block};
+use int_engine::config::{Scheme, had_block, pow2_block};
 
 /// Seed of the residual rotation's signs.
 const SIGN_SEED: u64 = 0x0b1e_5167;
@@ -64,6 +64,15 @@ pub(crate) fn raise(max: &mut [f64], values: impl Iterator<Item = f64>) {
     }
 }
 
+/// Block of the rotation before down: the largest power of two that divides the MLP's width, or with static scales
+/// the largest divisor that has a Hadamard matrix, mostly the whole width.
+pub(crate) fn mlp_block(c: &ModelConfig, scheme: Scheme) -> usize {
+    match scheme {
+        Scheme::Dynamic => pow2_block(c.intermediate),
+        Scheme::Static => had_block(c.intermediate),
+    }
+}
+
 /// The dimensions and rotations of a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Rotations {
@@ -79,7 +88,7 @@ pub(crate) struct Rotations {
 }
 
 impl Rotations {
-    pub(crate) fn new(c: &ModelConfig) -> Self {
+    pub(crate) fn new(c: &ModelConfig, scheme: Scheme) -> Self {
         let mut random = SplitMix::new(SIGN_SEED);
         let sign = |_| {
             if random.next_u64() >> 63 == 0 {
@@ -96,7 +105,7 @@ impl Rotations {
             signs: (0..c.hidden).map(sign).collect(),
             residual: Hadamard::new(had_block(c.hidden)),
             head: Hadamard::new(had_block(c.head_dim)),
-            mlp: Hadamard::new(pow2_block(c.intermediate)),
+            mlp: Hadamard::new(mlp_block(c, scheme)),
         }
     }
 
@@ -316,10 +325,27 @@ mod tests {
         Matrix::new(m.rows, m.cols, m.data.iter().map(|&v| v as f32).collect())
     }
 
+    /// Undoes the rotation of down's columns: times H^T, whose column i is the image of unit vector i.
+    fn unrotated(r: &Rotations, m: &Mat) -> Mat {
+        let image = |i: usize| {
+            let mut row = vec![0.0; m.cols];
+            row[i] = 1.0;
+            r.rotate_mlp(&mut row);
+            row
+        };
+        let images: Vec<Vec<f64>> = (0..m.cols).map(image).collect();
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).fold(0.0, |s, (a, b)| s + a * b);
+        let data = (0..m.rows).flat_map(|o| images.iter().map(move |h| dot(m.row(o), h)));
+        Mat {
+            data: data.collect(),
+            ..*m
+        }
+    }
+
     /// The checkpoint with every layer lowered and the rotation before down undone, as a float model with its own head.
-    fn transformed(ckpt: &Checkpoint) -> Checkpoint {
+    fn transformed(ckpt: &Checkpoint, scheme: Scheme) -> Checkpoint {
         let c = ckpt.config();
-        let r = Rotations::new(c);
+        let r = Rotations::new(c, scheme);
         let embed = ckpt.embed().unwrap();
         let mut residual: Vec<Vec<f32>> = random_windows(5, c.vocab, 2, 24)
             .iter()
@@ -331,7 +357,7 @@ mod tests {
             let w = ckpt.layer(i).unwrap();
             let seen = capture(c, i, &w, &mut residual, &compute).unwrap();
             let mut l = lower(&r, &Equalisation::of(&r, &seen.maxima, &w), &w);
-            r.rotate_mlp(&mut l.down.data);
+            l.down = unrotated(&r, &l.down);
             let gain = |g: Option<Vec<f64>>| g.map(|g| g.iter().map(|&v| v as f32).collect());
             layers.push(LayerWeights {
                 attn_norm: vec![1.0; c.hidden],
@@ -380,10 +406,13 @@ mod tests {
             let ckpt = Checkpoint::open(&models.join(name)).unwrap();
             let ids = &random_windows(9, ckpt.config().vocab, 1, 20)[0];
             let logits = |c: &Checkpoint| FloatModel::load(c).unwrap().logits(ids, 1).unwrap();
-            let (a, b) = (logits(&ckpt), logits(&transformed(&ckpt)));
+            let a = logits(&ckpt);
             let largest = a.iter().fold(0.0f32, |m, v| m.max(v.abs()));
-            for (x, y) in a.iter().zip(&b) {
-                assert!((x - y).abs() < 1e-5 * largest, "{name}: {x} against {y}");
+            for scheme in [Scheme::Dynamic, Scheme::Static] {
+                let b = logits(&transformed(&ckpt, scheme));
+                for (x, y) in a.iter().zip(&b) {
+                    assert!((x - y).abs() < 1e-5 * largest, "{name}: {x} against {y}");
+                }
             }
         }
     }
@@ -409,7 +438,7 @@ mod tests {
         let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
         let ckpt = Checkpoint::open(&models.join("golden/c_llama_untied_f16")).unwrap();
         let c = ckpt.config();
-        let r = Rotations::new(c);
+        let r = Rotations::new(c, Scheme::Dynamic);
         let mut w = ckpt.layer(0).unwrap();
         w.down.data.fill(0.0);
         w.o.data.fill(0.0);

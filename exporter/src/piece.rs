@@ -2,7 +2,8 @@
 
 use crate::gptq::Quantized;
 use crate::partial::{Decoder, Encoder};
-use crate::report::{SiteMaxima, TensorReport, WorstRow};
+use crate::report::{SiteMaxima, StaticSite, TensorReport, WorstRow};
+use int_engine::config::Scheme;
 
 /// The matrices of a layer, in the order of the blob.
 pub(crate) const MATRICES: [&str; 7] = ["q", "k", "v", "o", "gate", "up", "down"];
@@ -11,6 +12,8 @@ pub(crate) const MATRICES: [&str; 7] = ["q", "k", "v", "o", "gate", "up", "down"
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LayerFacts {
     pub(crate) maxima: SiteMaxima,
+    /// With static scales.
+    pub(crate) static_site: Option<StaticSite>,
     /// Equalised gains of q and k heads.
     pub(crate) gains: Option<(Vec<f64>, Vec<f64>)>,
     /// Of [`MATRICES`].
@@ -93,10 +96,14 @@ impl LayerPiece {
             .iter()
             .for_each(|r| put_report(&mut e, r));
         self.matrices.iter().for_each(|m| e.matrix(m));
+        if let Some(s) = &self.facts.static_site {
+            e.floats(&[s.attn_norm, s.mlp_norm, s.gated]);
+        }
         e.0
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// Reads a layer of an export with the given scheme.
+    pub(crate) fn decode(bytes: &[u8], scheme: Scheme) -> Option<Self> {
         let mut d = Decoder(bytes);
         let maxima = SiteMaxima {
             residual: d.float()?,
@@ -113,8 +120,20 @@ impl LayerPiece {
             .map(|_| get_report(&mut d))
             .collect::<Option<_>>()?;
         let matrices = MATRICES.iter().map(|_| d.matrix()).collect::<Option<_>>()?;
+        let static_site = match scheme {
+            Scheme::Dynamic => None,
+            Scheme::Static => {
+                let [attn_norm, mlp_norm, gated] = d.floats()?.try_into().ok()?;
+                Some(StaticSite {
+                    attn_norm,
+                    mlp_norm,
+                    gated,
+                })
+            }
+        };
         let facts = LayerFacts {
             maxima,
+            static_site,
             gains: normed.then_some(gains),
             reports,
         };

@@ -102,13 +102,29 @@ pub struct SiteMaxima {
     pub down_in: f64,
 }
 
+/// What the static scales of a layer are made from, besides its [`SiteMaxima`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StaticSite {
+    /// The value of max|x| / root that nine tenths of the tokens do not exceed, at the norm before attention.
+    pub attn_norm: f64,
+    /// The same at the norm before the MLP.
+    pub mlp_norm: f64,
+    /// Largest gated activation before its rotation.
+    pub gated: f64,
+}
+
 /// What an export did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
+    /// How activations are scaled: `dynamic` or `static`.
+    pub scheme: String,
     /// Every matrix, in the order of the blob.
     pub tensors: Vec<TensorReport>,
     /// Every layer.
     pub sites: Vec<SiteMaxima>,
+    /// Every layer with static scales; none with dynamic ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub static_sites: Vec<StaticSite>,
     /// Largest residual of any layer, in the rotated basis.
     pub residual_max: f64,
     /// The residual's unit.
@@ -172,6 +188,20 @@ impl Report {
                 m.residual, m.q, m.k, m.v, m.o_in, m.down_in
             )?;
         }
+        if !self.static_sites.is_empty() {
+            writeln!(
+                s,
+                "\n{:<6} {:>11} {:>11} {:>11}",
+                "layer", "attn norm", "MLP norm", "gated"
+            )?;
+            for (i, m) in self.static_sites.iter().enumerate() {
+                writeln!(
+                    s,
+                    "{i:<6} {:>11.4} {:>11.4} {:>11.4}",
+                    m.attn_norm, m.mlp_norm, m.gated
+                )?;
+            }
+        }
         writeln!(
             s,
             "\nlargest residual    {:.4}, unit {:e}",
@@ -183,6 +213,7 @@ impl Report {
             self.calibration_tokens, self.calibration_digest
         )?;
         writeln!(s, "source              {}", self.source_fingerprint)?;
+        writeln!(s, "scheme              {}", self.scheme)?;
         writeln!(s, "blob                {} bytes", self.blob_len)?;
         writeln!(s, "commitment          {}", self.commitment)
     }

@@ -3,14 +3,16 @@
 use super::Run;
 use crate::collect::{self, Site};
 use crate::compute::Compute;
+use crate::constants::ninth_decile;
 use crate::error::ExportError;
 use crate::export::Progress;
 use crate::gptq::{Factor, Quantized, quantize};
 use crate::lower::{Equalisation, Mat, lower};
 use crate::piece::{LayerFacts, LayerPiece, MATRICES, decode_residual, encode_residual};
-use crate::report::{SiteMaxima, TensorReport};
+use crate::report::{SiteMaxima, StaticSite, TensorReport};
 use float_engine::forward::embed_tokens;
 use float_engine::source::LayerWeights;
+use int_engine::config::Scheme;
 
 const RESIDUAL: &str = "residual";
 
@@ -22,7 +24,7 @@ impl Run<'_> {
     pub(super) fn load_layer(&self, i: usize) -> Option<LayerPiece> {
         let (index, bytes) = self.partial.load(&layer_file(i))?;
         (index == i as u64)
-            .then(|| LayerPiece::decode(&bytes))
+            .then(|| LayerPiece::decode(&bytes, self.options.scheme))
             .flatten()
     }
 
@@ -98,7 +100,11 @@ impl Run<'_> {
         let mut quantise = |site: Site, inputs: &str, group: &[&Mat]| {
             let factor = self.factor(&site, || format!("the {inputs} of layer {i}"))?;
             matrices.extend(group.iter().map(|m| quantise_mat(m, &factor, compute)));
-            Ok::<f64, ExportError>(site.max)
+            Ok::<_, ExportError>(Measured {
+                max: site.max,
+                peak: ninth_decile(site.peaks),
+                unrotated: site.unrotated,
+            })
         };
         let attention = seen.attention_input(r, c.rms_eps, compute);
         let before = quantise(attention, "attention input", &[&w.q, &w.k, &w.v])?;
@@ -117,12 +123,20 @@ impl Run<'_> {
         };
         let group = r.heads / r.kv_heads;
         let maxima = SiteMaxima {
-            residual: before.max(middle),
+            residual: before.max.max(middle.max),
             q: pair_max(&seen.maxima.q, &|c| eq.pair_of(r, group, c)),
             k: pair_max(&seen.maxima.k, &|c| 1.0 / eq.pair_of(r, 1, c)),
             v: seen.value_max(r, &eq, compute),
-            o_in,
-            down_in,
+            o_in: o_in.max,
+            down_in: down_in.max,
+        };
+        let static_site = match self.options.scheme {
+            Scheme::Dynamic => None,
+            Scheme::Static => Some(StaticSite {
+                attn_norm: before.peak,
+                mlp_norm: middle.peak,
+                gated: down_in.unrotated,
+            }),
         };
         let name = |n: &str| format!("layers.{i}.{n}");
         let reports = MATRICES.iter().zip(&matrices);
@@ -133,6 +147,7 @@ impl Run<'_> {
         Ok(LayerPiece {
             facts: LayerFacts {
                 maxima,
+                static_site,
                 gains,
                 reports,
             },
@@ -150,6 +165,14 @@ impl Run<'_> {
             row: e.row,
         })
     }
+}
+
+/// What remains of a site when its Hessian is spent.
+struct Measured {
+    max: f64,
+    /// The ninth decile of the tokens' peaks.
+    peak: f64,
+    unrotated: f64,
 }
 
 fn quantise_mat(m: &Mat, f: &Factor, compute: &Compute) -> Quantized {

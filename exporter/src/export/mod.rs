@@ -22,8 +22,8 @@ use write::Contents;
 /// Largest context of an integer model.
 const MAX_CONTEXT: usize = 32768;
 
-/// The revision of the export's arithmetic: two exporters of one revision make one blob of the same checkpoint, tokenizer and
-/// calibration. It goes up when, and only when, weights or constants come out otherwise.
+/// The revision of the export's arithmetic: two exporters of one revision make one blob of the same checkpoint, tokenizer,
+/// calibration and scheme. It goes up when, and only when, weights or constants come out otherwise.
 pub const REVISION: u32 = 1;
 
 /// What to export, and how.
@@ -31,6 +31,8 @@ pub const REVISION: u32 = 1;
 pub struct ExportOptions {
     /// Threads; any number gives the same bytes.
     pub threads: NonZeroUsize,
+    /// How the inputs of the matrix products are scaled.
+    pub scheme: Scheme,
     /// Most tokens of prompt and output; the checkpoint's, at most 32768, when `None`.
     pub max_context: Option<u32>,
     /// Ids that the tokenizer can produce; later rows of the vocabulary are padding.
@@ -46,11 +48,12 @@ pub struct ExportOptions {
 }
 
 impl ExportOptions {
-    /// Options without tokenizer, stop ids and metadata.
+    /// Options for dynamic scales, without tokenizer, stop ids and metadata.
     #[must_use]
     pub fn new(threads: NonZeroUsize, accepted_ids: u32, calibration: Vec<Vec<u32>>) -> Self {
         Self {
             threads,
+            scheme: Scheme::Dynamic,
             max_context: None,
             accepted_ids,
             stop_ids: Vec::new(),
@@ -76,8 +79,8 @@ impl Progress for () {
 
 /// Exports a checkpoint to the blob `out`.
 ///
-/// Finished layers are kept in the folder `out` + `.partial`; an export that is started again with the same checkpoint and
-/// calibration by an exporter of the same [`REVISION`] goes on from there and gives the same bytes. The folder is removed
+/// Finished layers are kept in the folder `out` + `.partial`; an export that is started again with the same checkpoint,
+/// calibration and scheme by an exporter of the same [`REVISION`] goes on from there and gives the same bytes. The folder is removed
 /// at the end, and `out` appears whole or not at all.
 ///
 /// # Errors
@@ -112,9 +115,10 @@ fn export_with(
         .chain_update(REVISION.to_le_bytes())
         .chain_update(fingerprint)
         .chain_update(digest)
+        .chain_update(key_suffix(options.scheme))
         .finalize();
     let partial = Partial::open(out, key.into())?;
-    let rotations = Rotations::new(c);
+    let rotations = Rotations::new(c, options.scheme);
     let run = Run {
         checkpoint,
         options,
@@ -151,8 +155,10 @@ fn export_with(
     let written = run.write(out, contents, progress)?;
     run.partial.remove()?;
     Ok(Report {
+        scheme: scheme_name(options.scheme).into(),
         tensors: written.tensors,
         sites: facts.iter().map(|f| f.maxima).collect(),
+        static_sites: facts.iter().filter_map(|f| f.static_site).collect(),
         residual_max,
         residual_unit: unit,
         calibration_tokens: options.calibration.iter().map(|w| w.len() as u64).sum(),
@@ -161,6 +167,21 @@ fn export_with(
         blob_len: written.len,
         commitment: written.commitment.to_string(),
     })
+}
+
+/// What the key of an export's pieces ends with: nothing for dynamic scales.
+fn key_suffix(scheme: Scheme) -> &'static [u8] {
+    match scheme {
+        Scheme::Dynamic => b"",
+        Scheme::Static => b"static",
+    }
+}
+
+fn scheme_name(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::Dynamic => "dynamic",
+        Scheme::Static => "static",
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -195,6 +216,7 @@ fn config(
         tied: c.tied,
         eps,
         stop_ids,
+        scheme: options.scheme,
     })?)
 }
 
