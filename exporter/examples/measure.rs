@@ -4,10 +4,10 @@
 //!
 //! TEXT is a text file, or a JSON array of arrays of ids for a model without a tokenizer. Options: `threads` (2), `window` (256
 //! tokens), `windows` (4, evenly spaced over the text), `stress` (a seed: inject outliers first), `out` (keep the blob there),
-//! `blob` (compare this blob, export nothing), `skip` (1: export only).
+//! `blob` (compare this blob, export nothing), `skip` (1: export only), `scheme` (dynamic, or static).
 
 use exporter::quality::Comparison;
-use exporter::{ExportOptions, calibration, export, stress};
+use exporter::{ExportOptions, Scheme, calibration, export, stress};
 use float_engine::forward::FloatModel;
 use float_engine::source::Checkpoint;
 use float_engine::tokenizer::Tokenizer;
@@ -73,7 +73,12 @@ fn main() -> Result<(), Failure> {
         }
     };
     let threads_ = NonZeroUsize::new(threads).ok_or("threads must be at least 1")?;
-    let options = ExportOptions::new(threads_, accepted.min(c.vocab as u32), calibration);
+    let mut options = ExportOptions::new(threads_, accepted.min(c.vocab as u32), calibration);
+    options.scheme = match option("scheme").as_deref() {
+        None | Some("dynamic") => Scheme::Dynamic,
+        Some("static") => Scheme::Static,
+        Some(other) => return Err(format!("no scheme {other}").into()),
+    };
     let bytes = match option("blob") {
         Some(path) => std::fs::read(path)?,
         None => {

@@ -290,7 +290,10 @@ mod tests {
         assert_eq!(found, [1 << 14, 1 << 15, 1 << 20, 5, 24 << 19]);
         // A power of two more does not fit the bits; one value less does.
         let shift = |gated| static_scales(&site(0.0, 0.0, gated), 0.0, 0.0, 1.0, 3072)[3];
-        let (below, at) = (libm::ldexp(1.0, -5) - libm::ldexp(1.0, -24), libm::ldexp(1.0, -5));
+        let (below, at) = (
+            libm::ldexp(1.0, -5) - libm::ldexp(1.0, -24),
+            libm::ldexp(1.0, -5),
+        );
         assert_eq!((shift(below), shift(at), shift(0.0)), (0, 1, 0));
         assert_eq!(
             static_scales(&site(0.0, 0.0, 0.0), 0.0, 0.0, 1.0, 1),

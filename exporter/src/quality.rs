@@ -1,6 +1,42 @@
 //! How near integer logits are to float ones.
 
+use int_engine::config::Scheme;
 use int_engine::engine::argmax;
+
+/// What an export of a trained model promises, on text that calibration did not see.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Largest mean KL(float || integer), in nats.
+    pub kl_mean: f64,
+    /// Smallest share of positions with the same most likely token, 0 to 1.
+    pub top1_agreement: f64,
+    /// Largest perplexity of the integer model divided by the float model's, where one is promised.
+    pub perplexity_ratio: Option<f64>,
+}
+
+impl Limits {
+    /// Of dynamic scales.
+    pub const DYNAMIC: Self = Self {
+        kl_mean: 0.006,
+        top1_agreement: 0.95,
+        perplexity_ratio: Some(1.01),
+    };
+    /// Of static scales: the input of down is all that keeps them from [`Limits::DYNAMIC`].
+    pub const STATIC: Self = Self {
+        kl_mean: 0.015,
+        top1_agreement: 0.93,
+        perplexity_ratio: None,
+    };
+
+    /// Those of a scheme.
+    #[must_use]
+    pub const fn of(scheme: Scheme) -> Self {
+        match scheme {
+            Scheme::Dynamic => Self::DYNAMIC,
+            Scheme::Static => Self::STATIC,
+        }
+    }
+}
 
 /// Sums over positions at which a float model and an integer model saw the same tokens.
 ///

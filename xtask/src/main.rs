@@ -2,7 +2,9 @@
 
 #![deny(unsafe_code)]
 
+mod bench;
 mod child;
+mod coherence;
 mod differ;
 mod full;
 mod progress;
@@ -23,9 +25,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Task {
     /// Real-model checks within CI's time: SmolLM2 export, quality on three short texts, decode speed
-    Quick(full::Options),
-    /// Every sweep: SmolLM2 on 1 and 2 threads, quality, injected outliers, the Qwen3-0.6B shape
-    Full(full::Options),
+    Quick(bench::Options),
+    /// Every sweep: SmolLM2 on 1 and 2 threads and with static scales, quality, injected outliers, the Qwen3-0.6B shape
+    Full(bench::Options),
+    /// Float, dynamic and static side by side: greedy text, perplexity, divergence of SmolLM2 and the tiny Qwen3
+    Coherence(coherence::Options),
     /// Write a copy of a checkpoint with function-preserving outliers
     Stress {
         /// Hugging Face folder or GGUF file
@@ -51,6 +55,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().task {
         Task::Quick(options) => full::quick(&options),
         Task::Full(options) => full::full(&options),
+        Task::Coherence(options) => coherence::run(&options),
         Task::Stress { source, out, seed } => stress::run(&source, &out, seed),
         Task::SyntheticQwen3 { out } => synthetic::write(&out),
         Task::Differ(options) => differ::run(&options),

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use exporter::{ExportError, ExportOptions, Report, calibration};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use exporter::{ExportError, ExportOptions, Report, Scheme, calibration};
 use float_engine::chat::{ChatError, ChatTemplate};
 use float_engine::config::ModelConfig;
 use float_engine::tokenizer::Tokenizer;
@@ -25,11 +26,14 @@ const HELP: &str = "\
 Examples:
   blue export checkpoint-folder -o model.blob
   blue export SmolLM2-135M-Instruct.Q4_1.gguf -o smollm2.blob --report report.json
+  blue export checkpoint-folder -o static.blob --scheme static
 
 Beside OUT.blob stand OUT.tokenizer.json, whose digest the blob holds, and OUT.tokenizer_config.json with
 the chat template, where the checkpoint has them. The same checkpoint and calibration give the same blob
 on every machine and with any number of threads. An export that was broken off goes on when it is started
-again. --json prints the report as one line, with the keys blob, tokenizer, tokenizer_config and
+again. A dynamic blob scales the inputs of its matrix products by their largest values, token by token. A
+static blob uses constants measured here at the norms, o and down; its limits are wider: a mean KL divergence
+of 0.015 nats and 93 % agreement, against 0.006 and 95 %. --json prints the report as one line, with the keys blob, tokenizer, tokenizer_config and
 calibration: \"text\", or \"random ids\" for a checkpoint without a tokenizer.";
 
 /// Ids of the windows that stand in for text when the checkpoint has no tokenizer: windows, tokens each, seed.
@@ -53,12 +57,23 @@ pub(crate) struct Args {
     /// A UTF-8 text to measure activations on [default: a text inside this program]
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
+    /// How the inputs of matrix products are scaled: token by token, or by measured constants
+    #[arg(long, default_value = "dynamic", value_parser = scheme_parser())]
+    scheme: Scheme,
     /// Write the report as JSON
     #[arg(long, value_name = "FILE.json")]
     report: Option<PathBuf>,
     /// Print the report as one line of JSON
     #[arg(long)]
     json: bool,
+}
+
+/// The value after `--scheme`.
+fn scheme_parser() -> impl TypedValueParser<Value = Scheme> {
+    PossibleValuesParser::new(["dynamic", "static"]).map(|name| match &*name {
+        "static" => Scheme::Static,
+        _ => Scheme::Dynamic,
+    })
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -114,6 +129,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         accepted_ids(config, tokenizer.as_ref().map(|(t, _)| t))?,
         calibration_windows(&args, config, tokenizer.as_ref().map(|(t, _)| t))?,
     );
+    options.scheme = args.scheme;
     options.max_context = args.max_context;
     options.stop_ids = config
         .eos_ids

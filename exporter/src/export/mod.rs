@@ -155,7 +155,7 @@ fn export_with(
     let written = run.write(out, contents, progress)?;
     run.partial.remove()?;
     Ok(Report {
-        scheme: scheme_name(options.scheme).into(),
+        scheme: options.scheme.to_string(),
         tensors: written.tensors,
         sites: facts.iter().map(|f| f.maxima).collect(),
         static_sites: facts.iter().filter_map(|f| f.static_site).collect(),
@@ -177,13 +177,6 @@ fn key_suffix(scheme: Scheme) -> &'static [u8] {
     }
 }
 
-fn scheme_name(scheme: Scheme) -> &'static str {
-    match scheme {
-        Scheme::Dynamic => "dynamic",
-        Scheme::Static => "static",
-    }
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -200,7 +193,6 @@ fn config(
     stop_ids.sort_unstable();
     stop_ids.dedup();
     Ok(Config::new(Dims {
-        scheme: Scheme::Dynamic,
         hidden: small(c.hidden),
         layers: small(c.layers),
         heads: small(c.heads),

@@ -1,7 +1,9 @@
 //! What options do, and which are refused.
 
-use super::{A, bytes, open, options};
-use exporter::{CalibrationError, ExportError, ExportOptions};
+use super::{A, B, C, bytes, open, options};
+use exporter::{CalibrationError, ExportError, ExportOptions, Scheme, export};
+use int_engine::config::{had_block, pow2_block};
+use int_engine::model::Model;
 
 #[test]
 fn unusable_options_are_refused_before_the_work() {
@@ -50,7 +52,7 @@ fn options_reach_the_blob() {
     o.max_context = Some(77);
     o.tokenizer_digest = [3; 32];
     o.metadata = vec![("license".into(), "none".into())];
-    let model = int_engine::model::Model::from_bytes(&bytes(&c, &o).unwrap()).unwrap();
+    let model = Model::from_bytes(&bytes(&c, &o).unwrap()).unwrap();
     let config = model.config();
     assert_eq!(config.stop_ids(), [4, 9]);
     assert_eq!((config.accepted_ids(), config.max_context()), (300, 77));
@@ -66,4 +68,53 @@ fn options_reach_the_blob() {
         "source.fingerprint",
     ];
     assert_eq!(keys, expected);
+}
+
+#[test]
+fn static_scales_are_those_of_the_report() {
+    for name in [A, B, C] {
+        let c = open(name);
+        let mut o = options(&c, 1);
+        let plain = Model::from_bytes(&bytes(&c, &o).unwrap()).unwrap();
+        assert_eq!(plain.config().scheme(), Scheme::Dynamic);
+        let none = |m: &Model| m.layers().iter().all(|l| l.static_scales.is_none());
+        assert!(none(&plain));
+
+        o.scheme = Scheme::Static;
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("model.blob");
+        let report = export(&c, &out, &o, &mut ()).unwrap();
+        let model = Model::from_bytes(&std::fs::read(&out).unwrap()).unwrap();
+        let config = model.config();
+        assert_eq!(config.scheme(), Scheme::Static);
+        assert_eq!(report.scheme, "static");
+        let width = config.intermediate();
+        assert_eq!(config.mlp_block(), had_block(width));
+        assert_eq!(plain.config().mlp_block(), pow2_block(width));
+        assert_eq!(report.static_sites.len(), config.layers());
+        let sites = report.sites.iter().zip(&report.static_sites);
+        for (layer, (maxima, site)) in model.layers().iter().zip(sites) {
+            let s = layer.static_scales.expect("static scales");
+            // The largest of n values is at least their root mean square and at most their root.
+            let least = 1.0 / (config.hidden() as f64).sqrt();
+            for (peak, stored) in [(site.attn_norm, s.attn_norm), (site.mlp_norm, s.mlp_norm)] {
+                assert!((0.999 * least..=1.0).contains(&peak), "{name}: {peak}");
+                assert_eq!(stored, (peak * 65536.0).round() as u32);
+            }
+            let near = |stored: u32, expected: f64| {
+                let stored = f64::from(stored);
+                assert!((stored - expected).abs() <= 0.5 + 1e-9 * expected, "{name}");
+            };
+            near(s.o, maxima.o_in * 32767.0 * 32512.0 / (4.0 * maxima.v));
+            let shift = 2f64.powi(24 - s.down_shift as i32);
+            near(s.down, maxima.down_in * shift);
+            // The largest gated activation fills the block's headroom to more than half, or needs no shift.
+            let room = (31 - (32 - (config.mlp_block() as u32).leading_zeros())) as i32;
+            let filled = site.gated * shift / 2f64.powi(room);
+            assert!(
+                filled <= 1.0 && (filled > 0.499 || s.down_shift == 0),
+                "{name}: {filled}"
+            );
+        }
+    }
 }

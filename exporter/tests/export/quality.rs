@@ -1,8 +1,8 @@
 //! A trained model's quality after the export, also with injected outliers.
 
 use super::{A, B, C, bytes, folder, load, open};
-use exporter::quality::Comparison;
-use exporter::{ExportOptions, calibration, stress};
+use exporter::quality::{Comparison, Limits};
+use exporter::{ExportOptions, Scheme, calibration, stress};
 use float_engine::forward::FloatModel;
 use float_engine::source::Checkpoint;
 use float_engine::tokenizer::Tokenizer;
@@ -50,7 +50,7 @@ fn a_trained_model_keeps_its_quality_also_with_outliers() {
     let windows_of = ids.chunks_exact(128).step_by(9).take(4);
     let heldout: Vec<Vec<u32>> = windows_of.map(<[u32]>::to_vec).collect();
     assert_eq!(heldout.len(), 4);
-    let options = ExportOptions::new(NonZeroUsize::new(2).unwrap(), 1536, windows);
+    let mut options = ExportOptions::new(NonZeroUsize::new(2).unwrap(), 1536, windows);
     let stressed = stress::inject(&c, 1).unwrap();
     for (c, what) in [(c, "plain"), (stressed, "with outliers")] {
         let blob = bytes(&c, &options).unwrap();
@@ -59,5 +59,14 @@ fn a_trained_model_keeps_its_quality_also_with_outliers() {
             found.kl_mean() < 0.001 && found.top1_agreement() > 0.95,
             "{what}: {found:?}"
         );
+        options.scheme = Scheme::Static;
+        let blob = bytes(&c, &options).unwrap();
+        let found = compare(&c, &blob, &heldout);
+        let limits = Limits::of(Scheme::Static);
+        assert!(
+            found.kl_mean() <= limits.kl_mean && found.top1_agreement() >= limits.top1_agreement,
+            "{what}, static: {found:?}"
+        );
+        options.scheme = Scheme::Dynamic;
     }
 }

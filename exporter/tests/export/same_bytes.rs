@@ -1,7 +1,7 @@
 //! One checkpoint and one calibration give one blob.
 
 use super::{A, B, C, bytes, load, open, options};
-use exporter::{Progress, calibration, export};
+use exporter::{Progress, Scheme, calibration, export};
 use float_engine::config::ConfigLayout;
 use float_engine::source::{Checkpoint, SaveDtype, SaveOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,12 +10,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 fn any_number_of_threads_gives_the_same_bytes() {
     for name in [A, B, C] {
         let c = open(name);
-        let one = bytes(&c, &options(&c, 1)).unwrap();
-        for threads in [2, 5] {
-            let many = bytes(&c, &options(&c, threads)).unwrap();
-            assert!(one == many, "{name}, {threads} threads");
-        }
-        load(&one);
+        let [dynamic, fixed] = [Scheme::Dynamic, Scheme::Static].map(|scheme| {
+            let with = |threads| {
+                let mut o = options(&c, threads);
+                o.scheme = scheme;
+                bytes(&c, &o).unwrap()
+            };
+            let one = with(1);
+            for threads in [2, 5] {
+                let many = with(threads);
+                assert!(one == many, "{name}, {scheme}, {threads} threads");
+            }
+            load(&one);
+            one
+        });
+        assert!(dynamic != fixed);
     }
 }
 
@@ -52,8 +61,17 @@ impl Progress for StopAfter {
 
 #[test]
 fn an_interrupted_export_resumes_to_the_same_bytes() {
-    for name in [A, B] {
+    for (name, scheme) in [
+        (A, Scheme::Dynamic),
+        (B, Scheme::Dynamic),
+        (B, Scheme::Static),
+    ] {
         let c = open(name);
+        let options = |c: &Checkpoint, threads| {
+            let mut o = options(c, threads);
+            o.scheme = scheme;
+            o
+        };
         let expected = bytes(&c, &options(&c, 1)).unwrap();
         let mut interruptions = 0;
         for steps in 0..20 {
@@ -77,7 +95,7 @@ fn an_interrupted_export_resumes_to_the_same_bytes() {
                 export(&c, &out, &options(&c, 2), &mut ()).unwrap();
             }
             let found = std::fs::read(&out).unwrap();
-            assert!(found == expected, "{name} stopped after {steps}");
+            assert!(found == expected, "{name}, {scheme}, stopped after {steps}");
             let left = std::fs::read_dir(dir.path()).unwrap().count();
             assert_eq!(left, 1, "only the blob is left");
         }
@@ -108,4 +126,27 @@ fn finished_layers_are_kept_and_those_of_another_calibration_are_not() {
     let found = std::fs::read(&out).unwrap();
     assert!(found == bytes(&c, &other).unwrap());
     assert!(found != bytes(&c, &options(&c, 1)).unwrap());
+}
+
+#[test]
+fn finished_layers_of_the_other_scheme_are_not_used() {
+    for name in [A, B] {
+        let c = open(name);
+        let fresh = [Scheme::Dynamic, Scheme::Static].map(|scheme| {
+            let mut o = options(&c, 1);
+            o.scheme = scheme;
+            (bytes(&c, &o).unwrap(), o)
+        });
+        for (first, (expected, second)) in [(&fresh[0].1, &fresh[1]), (&fresh[1].1, &fresh[0])] {
+            let dir = tempfile::tempdir().unwrap();
+            let out = dir.path().join("model.blob");
+            // Every layer is finished, and so is a table.
+            let mut stop = StopAfter(c.config().layers + 2);
+            let run = || export(&c, &out, first, &mut stop);
+            assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+            assert!(dir.path().join("model.blob.partial/layer-000").exists());
+            export(&c, &out, second, &mut ()).unwrap();
+            assert!(&std::fs::read(&out).unwrap() == expected, "{name}");
+        }
+    }
 }

@@ -1,0 +1,232 @@
+//! The float model, dynamic and static scales side by side: what each says, and how far from the float model it is.
+
+use crate::bench::{Bench, Eval, KINDS, Options as BenchOptions};
+use crate::child;
+use anyhow::{Result, ensure};
+use exporter::Scheme;
+use exporter::quality::Limits;
+use float_engine::forward::FloatModel;
+use float_engine::source::Checkpoint;
+use float_engine::tokenizer::Tokenizer;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Tokens of a text that are evaluated.
+const TOKENS: usize = 5120;
+/// Tokens of a greedy output.
+const OUTPUT: usize = 12;
+
+/// How the comparison runs.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    bench: BenchOptions,
+    /// Print one line of JSON in place of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// A checkpoint, what it is asked, and the texts that it is measured on.
+struct Subject {
+    name: &'static str,
+    source: String,
+    prompt: &'static str,
+    texts: Vec<PathBuf>,
+    /// What the texts are.
+    about: &'static str,
+    /// Beginning of its blobs' names in the work folder.
+    blobs: &'static str,
+}
+
+/// One scheme's line of a table.
+struct Line {
+    scheme: String,
+    output: String,
+    /// Whether every machine computes the same bits.
+    consensus: bool,
+    perplexity: f64,
+    /// Against the float model: change of perplexity as a share, mean KL in nats, top-1 agreement 0 to 1.
+    against_float: Option<[f64; 3]>,
+}
+
+/// The figures of several texts as those of one: means over all predictions.
+fn together(parts: &[Eval]) -> Eval {
+    let predictions: f64 = parts.iter().map(|e| e.predictions).sum();
+    let mean = |f: &dyn Fn(&Eval) -> f64| {
+        parts.iter().map(|e| e.predictions * f(e)).sum::<f64>() / predictions
+    };
+    Eval {
+        predictions,
+        perplexity_float: mean(&|e| e.perplexity_float.ln()).exp(),
+        perplexity_int: mean(&|e| e.perplexity_int.ln()).exp(),
+        kl_mean: mean(&|e| e.kl_mean),
+        top1_agreement: mean(&|e| e.top1_agreement),
+    }
+}
+
+/// Greedy tokens of the float model, as text.
+fn float_continuation(subject: &Subject) -> Result<String> {
+    let source = Path::new(&subject.source);
+    let checkpoint = Checkpoint::open(source)?;
+    let tokenizer = Tokenizer::open(source)?;
+    let model = FloatModel::load(&checkpoint)?;
+    let stop = &checkpoint.config().eos_ids;
+    let ids = model.greedy(&tokenizer.encode(subject.prompt)?, OUTPUT, stop, 2)?;
+    Ok(tokenizer.decode(&ids, true))
+}
+
+impl Subject {
+    /// The lines float, dynamic, static, the number of predictions, and the limits that are missed.
+    fn compare(&self, bench: &Bench) -> Result<(Vec<Line>, f64, Vec<String>)> {
+        let (mut lines, mut missed, mut predictions) = (Vec::new(), Vec::new(), 0.0);
+        for scheme in [Scheme::Dynamic, Scheme::Static] {
+            let blob = format!("{}-{scheme}.blob", self.blobs);
+            bench.export(&self.source, &blob, "2", scheme)?;
+            let parts: Result<Vec<Eval>> = self
+                .texts
+                .iter()
+                .map(|text| bench.eval(&blob, &self.source, text, TOKENS))
+                .collect();
+            let e = together(&parts?);
+            let limits = Limits::of(scheme);
+            let ratio = e.perplexity_int / e.perplexity_float;
+            if e.kl_mean > limits.kl_mean
+                || e.top1_agreement < limits.top1_agreement
+                || limits.perplexity_ratio.is_some_and(|limit| ratio > limit)
+            {
+                missed.push(format!("{}, {scheme}: not within {limits:?}", self.name));
+            }
+            if lines.is_empty() {
+                predictions = e.predictions;
+                lines.push(Line {
+                    scheme: "float".into(),
+                    output: float_continuation(self)?,
+                    consensus: false,
+                    perplexity: e.perplexity_float,
+                    against_float: None,
+                });
+            }
+            lines.push(Line {
+                scheme: scheme.to_string(),
+                output: bench.continuation(&blob, self.prompt, OUTPUT)?,
+                consensus: true,
+                perplexity: e.perplexity_int,
+                against_float: Some([ratio - 1.0, e.kl_mean, e.top1_agreement]),
+            });
+        }
+        Ok((lines, predictions, missed))
+    }
+
+    fn markdown(&self, lines: &[Line], predictions: f64) -> String {
+        let mut text = format!(
+            "{}, greedy after {:?}; figures over {predictions} predictions of {}:\n\n\
+             | scheme | output | consensus-safe | perplexity | change | mean KL (nats) | top-1 agreement |\n\
+             |---|---|---|---|---|---|---|\n",
+            self.name, self.prompt, self.about
+        );
+        for line in lines {
+            let figures = line
+                .against_float
+                .map_or("| | | ".into(), |[change, kl, top1]| {
+                    format!(
+                        "| {:+.2} % | {kl:.4} | {:.2} % ",
+                        100.0 * change,
+                        100.0 * top1
+                    )
+                });
+            text.push_str(&format!(
+                "| {} | {:?} | {} | {:.3} {figures}|\n",
+                line.scheme,
+                line.output,
+                if line.consensus { "yes" } else { "no" },
+                line.perplexity,
+            ));
+        }
+        text
+    }
+
+    fn json(&self, lines: &[Line], predictions: f64) -> Value {
+        let line = |l: &Line| {
+            let figure = |i: usize| l.against_float.map(|figures| figures[i]);
+            json!({
+                "scheme": l.scheme,
+                "output": l.output,
+                "consensus_safe": l.consensus,
+                "perplexity": l.perplexity,
+                "perplexity_change": figure(0),
+                "kl_mean": figure(1),
+                "top1_agreement": figure(2),
+            })
+        };
+        json!({
+            "model": self.name,
+            "prompt": self.prompt,
+            "predictions": predictions,
+            "schemes": lines.iter().map(line).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Prints the tables; fails if a scheme misses its limits.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let bench = Bench::new(&options.bench)?;
+    let tiny = child::root().join("models/tiny-austen");
+    let subjects = [
+        Subject {
+            name: "SmolLM2-135M-Instruct",
+            source: bench.fetch()?,
+            prompt: "The capital of France is",
+            texts: KINDS
+                .iter()
+                .map(|kind| PathBuf::from(bench.path(&format!("texts/{kind}.txt"))))
+                .collect(),
+            about: "essays, a language tutorial and a glossary",
+            blobs: "smollm2",
+        },
+        Subject {
+            name: "the tiny Qwen3 of this repository",
+            source: tiny.display().to_string(),
+            prompt: "It is a truth",
+            texts: vec![tiny.join("heldout.txt")],
+            about: "its held-out text",
+            blobs: "tiny",
+        },
+    ];
+    let (mut tables, mut values, mut missed) = (Vec::new(), Vec::new(), Vec::new());
+    for subject in &subjects {
+        let (lines, predictions, missing) = subject.compare(&bench)?;
+        tables.push(subject.markdown(&lines, predictions));
+        values.push(subject.json(&lines, predictions));
+        missed.extend(missing);
+    }
+    if options.json {
+        println!("{}", Value::from(values));
+    } else {
+        println!("{}", tables.join("\n"));
+    }
+    ensure!(missed.is_empty(), "{}", missed.join("; "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_together_are_means_over_predictions() {
+        let text = |predictions, perplexity_int, kl_mean, top1_agreement| Eval {
+            predictions,
+            perplexity_float: 8.0,
+            perplexity_int,
+            kl_mean,
+            top1_agreement,
+        };
+        let e = together(&[text(100.0, 2.0, 0.004, 1.0), text(300.0, 32.0, 0.0, 0.9)]);
+        assert_eq!(e.predictions, 400.0);
+        assert!((e.perplexity_float - 8.0).abs() < 1e-12);
+        // 2^(1/4) * 32^(3/4) = 2^4.
+        assert!((e.perplexity_int - 16.0).abs() < 1e-12);
+        assert!((e.kl_mean - 0.001).abs() < 1e-15);
+        assert!((e.top1_agreement - 0.925).abs() < 1e-12);
+    }
+}
