@@ -48,6 +48,8 @@ pub mod model;
 pub mod ops;
 mod pool;
 pub mod probe;
+#[cfg(test)]
+mod seeded;
 mod session;
 pub mod tables;
 pub mod toy;

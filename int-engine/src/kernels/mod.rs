@@ -9,6 +9,8 @@ use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
 
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod aarch64;
 #[cfg(test)]
 mod conformance;
 mod scalar;
@@ -60,12 +62,20 @@ impl Kernels {
 
     /// Every backend that this crate knows, the slowest first, with `None` where this CPU or target lacks it.
     #[must_use]
-    pub fn all() -> [(&'static str, Option<&'static Self>); 2] {
+    pub fn all() -> [(&'static str, Option<&'static Self>); 3] {
         #[cfg(target_arch = "x86_64")]
         let avx2 = x86_64::avx2::kernels();
         #[cfg(not(target_arch = "x86_64"))]
         let avx2 = None;
-        [("scalar", Some(Self::scalar())), ("avx2", avx2)]
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        let neon = aarch64::neon::kernels();
+        #[cfg(not(all(target_arch = "aarch64", target_endian = "little")))]
+        let neon = None;
+        [
+            ("scalar", Some(Self::scalar())),
+            ("avx2", avx2),
+            ("neon", neon),
+        ]
     }
 
     /// The fastest backend of this CPU.

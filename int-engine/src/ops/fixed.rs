@@ -63,7 +63,7 @@ pub fn srdhm(a: i32, b: i32) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use crate::seeded::Rng;
 
     /// The published formulation, kept apart from the one in use.
     fn gemmlowp_rdbpot(x: i64, e: u32) -> i64 {
@@ -130,21 +130,45 @@ mod tests {
         assert_eq!(isqrt((1 << 62) - 1), i32::MAX as u32);
     }
 
-    proptest! {
-        #[test]
-        fn rdbpot_equals_gemmlowp(x in -(1i64 << 62)..=1 << 62, down in 0u32..62, e in 0u32..=62) {
-            prop_assert_eq!(rdbpot(x >> down, e), gemmlowp_rdbpot(x >> down, e));
+    #[test]
+    fn rdbpot_equals_gemmlowp() {
+        let mut rng = Rng(1);
+        for round in 0..20_000 {
+            let x = rng.between(-(1 << 62), 1 << 62) >> rng.between(0, 61);
+            // Every shift in turn, with values of every magnitude, and the ties around each.
+            let e = round % 63;
+            let half = (1i64 << e) >> 1;
+            let tie = (x >> e << e).clamp(-(1 << 61), 1 << 61) + half;
+            for x in [x, tie, tie - 1, -tie, 1 - tie] {
+                assert_eq!(rdbpot(x, e), gemmlowp_rdbpot(x, e), "{x} by {e}");
+            }
         }
+    }
 
-        #[test]
-        fn srdhm_equals_gemmlowp(a: i32, b: i32) {
-            prop_assert_eq!(srdhm(a, b), gemmlowp_srdhm(a, b));
+    #[test]
+    fn srdhm_equals_gemmlowp() {
+        let mut rng = Rng(2);
+        let ends = [i32::MIN, -I31, -1, 0, 1, 1 << 30, -(1 << 30), I31];
+        for _ in 0..20_000 {
+            let pair = [0; 2].map(|_| (rng.next() as i32) >> rng.between(0, 31));
+            let end = ends[rng.next() as usize % ends.len()];
+            for (a, b) in [(pair[0], pair[1]), (pair[0], end), (end, pair[1])] {
+                assert_eq!(srdhm(a, b), gemmlowp_srdhm(a, b), "{a} and {b}");
+            }
         }
+        for (a, b) in ends.iter().flat_map(|a| ends.map(|b| (*a, b))) {
+            assert_eq!(srdhm(a, b), gemmlowp_srdhm(a, b), "{a} and {b}");
+        }
+    }
 
-        #[test]
-        fn srdhm_ties(a in any::<i16>(), k in 0u32..31) {
-            // a * 2^k with odd a is a tie for k = 30 and exact for k = 31 - ...: every low bit pattern.
-            prop_assert_eq!(srdhm(i32::from(a), 1 << k), gemmlowp_srdhm(i32::from(a), 1 << k));
+    #[test]
+    fn srdhm_ties() {
+        // a * 2^k is a tie where it is an odd multiple of 2^30, of either sign: every int16 at every power.
+        for a in i16::MIN..=i16::MAX {
+            for k in 0..31 {
+                let (a, b) = (i32::from(a), 1 << k);
+                assert_eq!(srdhm(a, b), gemmlowp_srdhm(a, b), "{a} and {b}");
+            }
         }
     }
 }

@@ -63,7 +63,8 @@ pub fn root_fraction(c: u32, r: u32, e: i32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use crate::ops::fixed::I31;
+    use crate::seeded::Rng;
 
     #[test]
     fn norm_scale_ends() {
@@ -105,17 +106,29 @@ mod tests {
         assert_eq!(root_fraction((1 << 16) - 1, most, 0), most - (1 << 15));
     }
 
-    proptest! {
-        #[test]
-        fn ratio_is_the_floor(m in 1u32..1 << 31, down in 0u32..31, r in 1u32 << 30..1 << 31, e in -7i32..=30) {
-            let m = (m >> down).max(1);
+    #[test]
+    fn ratio_is_the_floor() {
+        let mut rng = Rng(3);
+        for round in 0..50_000 {
+            let m = match round % 8 {
+                0 => I31 as u32,
+                1 => 1 << rng.between(0, 30),
+                _ => ((rng.between(1, (1 << 31) - 1) as u32) >> rng.between(0, 30)).max(1),
+            };
+            let r = match round % 5 {
+                0 => 1 << 30,
+                1 => I31 as u32,
+                _ => rng.between(1 << 30, (1 << 31) - 1) as u32,
+            };
+            let e = rng.between(-7, 30) as i32;
             let got = ratio(m, r, e);
-            prop_assert!(got.mantissa >= 1 << 30);
+            assert!(got.mantissa >= 1 << 30, "{m} / {r}");
             // t = floor(2^31 * m * 2^(e + exponent) / r), the exponent chosen so that t has 31 bits.
             let k = 31 + e + got.exponent;
-            prop_assert!((0..=62).contains(&k));
-            prop_assert_eq!(u128::from(got.mantissa as u32), (u128::from(m) << k) / u128::from(r));
-            prop_assert!((-31..=37).contains(&got.exponent));
+            assert!((0..=62).contains(&k), "{m} / {r}");
+            let want = (u128::from(m) << k) / u128::from(r);
+            assert_eq!(u128::from(got.mantissa as u32), want, "{m} / {r}");
+            assert!((-31..=37).contains(&got.exponent), "{m} / {r}, {e}");
         }
     }
 }

@@ -7,15 +7,15 @@ use int_engine::config::Config;
 use int_engine::model::pre_shift;
 
 /// The generator SplitMix64, seeded for one tensor.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64, tensor: &str) -> Self {
+    pub(crate) fn new(seed: u64, tensor: &str) -> Self {
         let h = keccak256(tensor.as_bytes());
         Self(seed ^ u64::from_le_bytes([h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]]))
     }
 
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -23,7 +23,7 @@ impl Random {
     }
 
     /// Uniform in `min ..= max`, up to a bias of (max - min) / 2^32.
-    fn range(&mut self, min: i64, max: i64) -> i64 {
+    pub(crate) fn range(&mut self, min: i64, max: i64) -> i64 {
         min + (((self.next() >> 32) * (max - min + 1) as u64) >> 32) as i64
     }
 

@@ -9,45 +9,13 @@ use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::fixed::I31;
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
+use crate::seeded::Rng;
 
 /// Equality of a kernel's row and the formula's.
 fn same<T: Copy + Into<i128>>(got: &[T], want: &[i128], context: &str) {
     assert_eq!(got.len(), want.len(), "{context}");
     for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
         assert_eq!(got.into(), want, "{context}, element {i}");
-    }
-}
-
-/// splitmix64: recipes instead of stored inputs.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// In [-limit, limit].
-    fn within(&mut self, limit: i64) -> i64 {
-        (self.next() % (2 * limit as u64 + 1)) as i64 - limit
-    }
-
-    /// Symmetric with a random magnitude class, so that small values and limits are both common.
-    fn wide(&mut self, limit: i64) -> i64 {
-        let down = self.next() % 40;
-        match self.next() % 8 {
-            0 => limit,
-            1 => -limit,
-            _ => self.within(limit) >> down,
-        }
-        .max(-limit)
-    }
-
-    fn bytes(&mut self, n: usize) -> Vec<i8> {
-        (0..n).map(|_| self.within(127) as i8).collect()
     }
 }
 
@@ -359,7 +327,17 @@ macro_rules! conformance {
     };
 }
 
-conformance!(scalar, avx2);
+conformance!(scalar, avx2, neon);
+
+/// The `neon` table of a CPU with the dot product instructions has another product without them.
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+#[test]
+fn neon_without_dotprod() {
+    match super::aarch64::neon::without_dotprod() {
+        Some(kernels) => gemm(kernels),
+        None => println!("SKIP neon: this machine lacks it"),
+    }
+}
 
 #[test]
 fn names() {

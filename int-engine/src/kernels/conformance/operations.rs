@@ -1,9 +1,10 @@
 //! The operations that every backend shares, against the formulas of the specification.
 
-use super::{Rng, letter, same};
+use super::{letter, same};
 use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::dynq::dynq;
 use crate::ops::head_norm::head_norm;
+use crate::seeded::Rng;
 
 #[test]
 fn the_factor_of_a_query_rounds_half_up() {

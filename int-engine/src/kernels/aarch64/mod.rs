@@ -1,0 +1,3 @@
+//! Backends of arm64.
+
+pub(super) mod neon;
