@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic)]
 
+pub mod bisect;
 pub mod blob;
 pub mod call;
 pub mod file;
@@ -19,4 +20,5 @@ pub mod op;
 pub mod row;
 pub mod set;
 pub mod target;
+pub mod trace;
 pub mod verify;
