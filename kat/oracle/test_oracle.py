@@ -160,7 +160,7 @@ class Hashes(unittest.TestCase):
 
     def test_proofs(self):
         r = random.Random(7)
-        for count in list(range(2, 20)) + [33, 64, 65]:
+        for count in list(range(2, 10)) + [16, 17, 33]:
             size = 1024 + 65536 * (count - 2) + r.choice((1, 65536))
             hashes = [bytes([i, count]) * 16 for i in range(count)]
             self.assertEqual(len(commitment.chunk_bounds(size)), count)
@@ -174,7 +174,7 @@ class Hashes(unittest.TestCase):
                 self.assertNotEqual(commitment.root_from_proof(hashes[index], index, count, damaged), root)
 
     def test_chunks_verify_against_the_commitment(self):
-        data = recipe_blob.make(recipe(vocab=2000, accepted_ids=10, hidden=40))
+        data = recipe_blob.make(recipe(vocab=1700, accepted_ids=10, hidden=40))
         hashes, whole = commitment.leaves(data), commitment.commitment(data)
         self.assertGreater(len(hashes), 2)
         for index, (a, b) in enumerate(commitment.chunk_bounds(len(data))):
@@ -373,13 +373,13 @@ class Files(unittest.TestCase):
 
     def test_hostile_json_has_a_message_and_status_2(self):
         good = json.dumps(op_file('rdbpot', ('a', {'x': [3], 'e': 1}, [2])))
-        hostile = [b'', b'{', b'\xff', b'[' * 100000, b'{"a":' * 20 + b'1' + b'}' * 20, b'[NaN]', b'\xef\xbb\xbf{}', b'1' * 5000, b'null', b'[]',
-                   b' ' * (4 << 20) + b'{}'] + [text.encode() for text in (
+        hostile = [b'', b'{', b'\xff', b'[' * 100000, b'{"a":' * 20 + b'1' + b'}' * 20, b'[NaN]', b'\xef\xbb\xbf{}', b'1' * 5000, b'null', b'[]'] + [text.encode() for text in (
                        good.replace('[3]', '[3.0]'), good.replace('[3]', '[3e2]'), good.replace('[3]', '[9007199254740992]'), good.replace('[3]', '["x"]'),
                        good.replace('[3]', '["%s"]' % ('9' * 5000)), good.replace('[3]', '[true]'), good.replace('[3]', '"\\ud800"'), good.replace('"e": 1', '"e": -1'),
                        good.replace('"e": 1', '"e": 1, "e": 1'), good.replace('"e": 1', '"e": 1, "f": 1'), good.replace('rdbpot', 'nothing'), good.replace('"a"', '{}'),
                        good.replace('[3]', '{"fill": {"value": 1, "count": 1048577}}'), good.replace('[3]', '{"fill": {"value": 1, "count": 0}}'),
                        good.replace('[3]', '{"join": [{"join": [[1]]}]}'), good.replace('blue-kat-1', 'blue-kat-2'))]
+        self.assertRaisesRegex(BadFile, '4 MiB', parse, b' ' * (4 << 20) + b'{}')
         for raw in hostile:
             write_set(self.folder, {'ops/rdbpot.json': raw})
             status, rows, _ = self.verify()
@@ -390,7 +390,7 @@ class Files(unittest.TestCase):
         r = random.Random(10)
         junk = (None, True, -1, 0, 1 << 52, '', 'x', '18446744073709551616', '00' * 32, [], [[]], {}, {'fill': {'value': 1, 'count': 3}}, [0], ['a'])
         for path, value in sample_files().items():
-            for _ in range(120 if path.startswith(('ops', 'legacy')) else 60):
+            for _ in range(100 if path.startswith(('ops', 'legacy')) else 40):
                 changed = copy.deepcopy(value)
                 holders = [h for h in containers(changed) if len(h)]
                 holder = r.choice(holders)
