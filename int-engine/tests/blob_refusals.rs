@@ -31,6 +31,15 @@ fn blob(qk_norm: bool, tied: bool) -> Vec<u8> {
     sample(&Config::new(dims(qk_norm, tied)).unwrap(), 11)
 }
 
+fn static_blob(layers: u32) -> Vec<u8> {
+    let dims = Dims {
+        scheme: Scheme::Static,
+        layers,
+        ..dims(true, false)
+    };
+    sample(&Config::new(dims).unwrap(), 11)
+}
+
 fn entry(blob: &[u8], name: &str) -> Entry {
     Header::parse(blob)
         .unwrap()
@@ -78,8 +87,7 @@ fn refusal(bytes: &[u8]) -> BlobError {
 
 #[test]
 fn every_single_bit_flip_is_noticed() {
-    for (qk_norm, tied) in [(true, true), (false, false)] {
-        let good = blob(qk_norm, tied);
+    for good in [blob(true, true), blob(false, false), static_blob(1)] {
         let root = Model::from_bytes(&good).unwrap().commitment();
         let (mut refused, mut changed) = (0, 0);
         for bit in 0..8 * good.len() {
@@ -183,8 +191,19 @@ fn every_range_names_tensor_and_index() {
         ));
     }
     cases.push(("head.weight", 14, (-127, 127), (-128, 127)));
+    for layer in ["layers.0.static", "layers.1.static"] {
+        cases.push((layer, 0, (1, 1 << 16), int32));
+        cases.push((layer, 1, (1, 1 << 16), int32));
+        cases.push((layer, 2, (1, (1 << 31) - 1), int32));
+        cases.push((layer, 3, (0, 39), int32));
+        cases.push((layer, 4, (1, (1 << 31) - 1), int32));
+    }
     for (name, index, (min, max), (low, high)) in cases {
-        let good = blob(true, false);
+        let good = if name.ends_with("static") {
+            static_blob(2)
+        } else {
+            blob(true, false)
+        };
         for value in [min, max] {
             assert!(
                 Model::from_bytes(&with_element(good.clone(), name, index, value)).is_ok(),
@@ -332,7 +351,14 @@ fn every_field_of_the_record() {
         assert_eq!(u32_at(8, found), BlobError::FormatVersion { found });
         assert_eq!(u32_at(12, found), BlobError::SpecVersion { found });
     }
-    assert_eq!(set(16, &[0]), BlobError::Scheme { found: 0 });
+    for found in [0, 3, 255] {
+        assert_eq!(set(16, &[found]), BlobError::Scheme { found });
+    }
+    // The other scheme has other tensors: the dynamic blob's manifest lacks them.
+    assert!(matches!(
+        set(16, &[2]),
+        BlobError::TotalLen { .. } | BlobError::DirectoryLen { .. }
+    ));
     let expected = good.len() as u64;
     for declared in [0, 1024, expected - 1, expected + 1, u64::MAX] {
         assert_eq!(

@@ -82,8 +82,13 @@ fn backends() -> impl Iterator<Item = &'static Kernels> {
 
 #[test]
 fn logits_do_not_depend_on_backend_threads_or_chunks() {
-    for qk_norm in [false, true] {
+    for (qk_norm, scheme) in [
+        (false, Scheme::Dynamic),
+        (true, Scheme::Dynamic),
+        (true, Scheme::Static),
+    ] {
         let model = model(Dims {
+            scheme,
             qk_norm,
             tied: !qk_norm,
             ..dims()

@@ -99,11 +99,13 @@ fn extreme_blobs() {
         compare(name, shape, Style::Extreme, 100 + i as u64, 3, 2);
     }
     // Other draws of the constants: ends of ranges meet in other combinations.
-    for seed in 200..208 {
+    for seed in 200..214 {
         let qk_norm = seed % 2 == 0;
+        let static_scheme = seed >= 208;
         compare(
             "default",
             &Shape {
+                static_scheme,
                 qk_norm,
                 hidden: 20,
                 vocab: 11,

@@ -319,6 +319,46 @@ fn ranges_name_tensor_and_index() {
             }
         }
     }
+    let static_shape = Shape {
+        static_scheme: true,
+        ..Shape::default()
+    };
+    let s = build(&static_shape, Style::Plausible, 3);
+    for layer in 0..2 {
+        let name = format!("layers.{layer}.static");
+        for (index, (low, high)) in [
+            (1, 1 << 16),
+            (1, 1 << 16),
+            (1, i32::MAX),
+            (0, 39),
+            (1, i32::MAX),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let set = |value: i32| {
+                let mut bytes = s.bytes.clone();
+                let at = s.range(&name).start + 4 * index;
+                bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+                bytes
+            };
+            for value in [low, high] {
+                assert!(Model::from_blob(&set(value)).is_ok());
+            }
+            for value in [low - 1, high.wrapping_add(1), i32::MIN] {
+                assert_eq!(
+                    refuse(&set(value)),
+                    BadBlob::Value {
+                        tensor: name.clone(),
+                        index,
+                        value: value.into(),
+                        low: low.into(),
+                        high: high.into()
+                    }
+                );
+            }
+        }
+    }
     check("layers.0.consts", 7, &((1i32 << 30) - 1).to_le_bytes());
     check("layers.0.consts", 8, &62i32.to_le_bytes());
     check("layers.0.consts", 8, &(-1i32).to_le_bytes());

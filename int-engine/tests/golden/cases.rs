@@ -44,7 +44,8 @@ fn blob(dims: Dims) -> Vec<u8> {
     blob
 }
 
-/// With q/k norm and an own head on a residual of H_12 (x) H_8; without on one of H_20 (x) H_4; and one long row.
+/// With q/k norm and an own head on a residual of H_12 (x) H_8; without on one of H_20 (x) H_4; one long row; and the
+/// static scheme with H_12 (x) H_16 on the intermediate.
 pub(crate) fn cases() -> Vec<Case> {
     let norm = Dims {
         scheme: Scheme::Dynamic,
@@ -74,6 +75,11 @@ pub(crate) fn cases() -> Vec<Case> {
         layers: 1,
         ..plain.clone()
     };
+    let constant = Dims {
+        scheme: Scheme::Static,
+        intermediate: 192,
+        ..norm.clone()
+    };
     let tokens: Vec<u32> = (0..40).map(|i| (i * i * 31 + i * 7 + 3) % 61).collect();
     let case = |name, dims, digest| Case {
         name,
@@ -96,6 +102,11 @@ pub(crate) fn cases() -> Vec<Case> {
             "long",
             long,
             "48106ad597662f2cbaa3ce7cae37d32680b909c729ae16c037417e2b633a268a",
+        ),
+        case(
+            "static",
+            constant,
+            "dd7a2e82499694665c49a69fa74565153f1fab4849a0b5075910354c2d411ca4",
         ),
     ]
 }

@@ -85,6 +85,20 @@ pub(crate) fn sample(config: &Config, seed: u64) -> Vec<u8> {
                 bytes.extend((random.range(1 << 30, (1 << 31) - 1) as i32).to_le_bytes());
                 bytes.extend((score_shift as i32).to_le_bytes());
             }
+            (_, "static") => {
+                let block = log2(config.mlp_block());
+                let c = (block - 3).max(0);
+                // Around the residual's largest value over its root, and the magnitudes that the shifts below give.
+                let fraction = (3 << 16) / (2 * (config.hidden() as i64).isqrt());
+                let values = [
+                    random.range(fraction, 2 * fraction).min(1 << 16),
+                    random.range(fraction, 2 * fraction).min(1 << 16),
+                    random.range(1 << 23, 1 << 24),
+                    c,
+                    random.range(1 << 27, 1 << 28) >> (c - block / 2).max(0),
+                ];
+                bytes.extend(values.iter().flat_map(|&v| (v as i32).to_le_bytes()));
+            }
             (of, what) => {
                 for _ in 0..entry.elements() {
                     match (of, what) {

@@ -157,10 +157,10 @@ pub fn shapes() -> Vec<(&'static str, Shape)> {
         ),
         // Blocks of 1: the least headroom is not the most shift.
         ("static 63", constant(shape(48, 2, (4, 1, 12), 63))),
-        // psh -3, eleven blocks of H_12 (x) H_64.
+        // psh -4, eleven blocks of H_12 (x) H_32.
         (
-            "static 8448",
-            constant(vocab(5, 4, shape(4, 1, (2, 1, 4), 8448))),
+            "static 4224",
+            constant(vocab(5, 4, shape(4, 1, (2, 1, 4), 4224))),
         ),
     ]
 }
