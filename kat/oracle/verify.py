@@ -36,13 +36,15 @@ def same(case, what, expected, found):
         agree(case, '%s: expected %s, found %s' % (what, compare.shown(expected), compare.shown(found)))
 
 
-def name_of(case, used):
-    """The name of a case, unique in its list."""
-    need(isinstance(case, dict) and 'name' in case, 'a case has no name')
-    name = text(case['name'], 'a name')
-    need(name not in used, 'the name %r appears twice' % name)
-    used.add(name)
-    return name
+def named(cases, key='name'):
+    """The cases of a list, each after the check that it has a name and that no other has it."""
+    used = set()
+    for case in cases:
+        need(isinstance(case, dict) and key in case, 'a case has no ' + key)
+        name = text(case[key], 'a name')
+        need(name not in used, 'the name %r appears twice' % name)
+        used.add(name)
+        yield case
 
 
 def check_header(value, level, required, optional=()):
@@ -59,9 +61,9 @@ def verify_op(value, progress):
     check_header(value, 'op', ('op', 'cases'))
     op = text(value['op'], 'op')
     need(op in OPS, 'the operation %r is unknown' % op)
-    budget, used = Budget(), set()
-    for case in listed(value['cases'], 'cases'):
-        name = name_of(case, used)
+    budget = Budget()
+    for case in named(listed(value['cases'], 'cases')):
+        name = case['name']
         members(case, ('name', 'in', 'out'))
         try:
             found = evaluate(op, case['in'], budget)
@@ -166,17 +168,15 @@ def verify_model(value, root, progress):
         model = Model(blob.read_blob(data))
     except blob.BadBlob as error:
         raise Mismatch('the blob is refused: %s' % error) from None
-    budget, used = Budget(), set()
+    budget = Budget()
     runs, halts, edits = (listed(value[kind], kind) for kind in ('runs', 'halts', 'edits'))
-    for case in runs:
-        progress('run %s' % name_of(case, used))
+    for case in named(runs):
+        progress('run %s' % case['name'])
         verify_run(model, case, budget)
-    for case in halts:
-        name_of(case, used)
+    for case in named(halts):
         need('prompt' in case and 'max_new' in case, 'a halt has prompt and max_new')
         expected_halt(case, lambda c=case: model.generate(*prompt_of(c, budget)))
-    for number, case in enumerate(edits):
-        name_of(case, used)
+    for number, case in enumerate(named(edits)):
         if number % 50 == 0:
             progress('edit %d of %d' % (number + 1, len(edits)))
         verify_edit(data, case)
@@ -194,22 +194,21 @@ def verify_call(weights, case, data, gas):
 def verify_toy(value, progress):
     """The number of cases of toy.json."""
     check_header(value, 'toy', ('logits', 'tokens', 'halts', 'calls'))
-    weights, budget, used = toy.weights(), Budget(), set()
-    for case in listed(value['logits'], 'logits'):
-        name = name_of(case, used)
+    weights, budget = toy.weights(), Budget()
+    for case in named(listed(value['logits'], 'logits')):
+        name = case['name']
         members(case, ('name', 'prompt', 'logits'))
         agree(name, compare.values('logits', case['logits'], toy_call(name, lambda: toy.logits(weights, expand(case['prompt'], budget)))))
-    for case in listed(value['tokens'], 'tokens'):
-        name = name_of(case, used)
+    for case in named(listed(value['tokens'], 'tokens')):
+        name = case['name']
         members(case, ('name', 'prompt', 'max_new', 'tokens'))
         prompt, max_new = prompt_of(case, budget)
         agree(name, compare.values('tokens', case['tokens'], toy_call(name, lambda: toy.generate(weights, prompt, max_new))[len(prompt):]))
-    for case in listed(value['halts'], 'halts'):
-        name_of(case, used)
+    for case in named(listed(value['halts'], 'halts')):
         need('prompt' in case and 'max_new' in case, 'a halt has prompt and max_new')
         expected_halt(case, lambda c=case: toy.generate(weights, *prompt_of(c, budget)))
-    for case in listed(value['calls'], 'calls'):
-        name = name_of(case, used)
+    for case in named(listed(value['calls'], 'calls')):
+        name = case['name']
         failing = 'error' in case
         members(case, ('name', 'input', 'gas', 'error' if failing else 'output'))
         data, gas = hexadecimal(case['input'], 'input'), integer(case['gas'])
@@ -230,10 +229,9 @@ def toy_call(name, call):
 
 def verify_legacy(value, progress):
     """The number of cases of an array of packed calls (7.9)."""
-    weights, used = toy.weights(), set()
-    for case in listed(value, 'a legacy file'):
-        need(isinstance(case, dict) and 'Name' in case, 'a case has no Name')
-        name = name_of(dict(case, name=case['Name']), used)
+    weights = toy.weights()
+    for case in named(listed(value, 'a legacy file'), 'Name'):
+        name = case['Name']
         if 'ExpectedError' in case:
             members(case, ('Input', 'ExpectedError', 'Name'), ('Gas',))
             data = hexadecimal(case['Input'], 'Input')
