@@ -44,35 +44,47 @@ def level_of(path, value):
     return level
 
 
-def index_rows(folder, raws):
-    """The rows of the index: one for itself, one for each file that it does not describe."""
+def read_index(folder):
+    """path -> (level, cases, bytes, keccak256) of the index."""
+    value = verify.check_header(parse(read_bytes(folder, 'index.json')), 'index', ('files',))
+    entries, last = {}, None
+    for entry in listed(value['files'], 'files'):
+        members(entry, ('file', 'level', 'cases', 'bytes', 'keccak256'))
+        path = text(entry['file'], 'file')
+        need(last is None or last < path.encode(), 'the files are not strictly ascending')
+        last = path.encode()
+        entries[path] = (text(entry['level'], 'level'), integer(entry['cases'], 0, what='cases'), integer(entry['bytes'], 0, what='bytes'),
+                         digest(entry['keccak256'], 'keccak256'))
+    return entries
+
+
+def index_rows(folder, raws, passed):
+    """The rows of the index: one if it describes every file, else one for each that it does not.
+
+    `passed` has the level and the cases of each file that passed.
+    """
     try:
-        value = verify.check_header(parse(read_bytes(folder, 'index.json')), 'index', ('files',))
-        listed_files = {}
-        for entry in listed(value['files'], 'files'):
-            members(entry, ('file', 'level', 'cases', 'bytes', 'keccak256'))
-            digest(entry['keccak256'], 'keccak256')
-            listed_files[text(entry['file'], 'file')] = entry
-        names = [entry['file'] for entry in value['files']]
-        need(names == sorted(set(names), key=str.encode), 'the files are not strictly ascending')
+        entries = read_index(folder)
     except BadFile as error:
         return [row('index.json', 'index', 'index', 'FAIL', 0, str(error))]
     digests = dict(zip(raws, keccak256_many(raws.values())))
     rows = []
-    for path in sorted(set(raws) | set(listed_files), key=lambda p: p.encode('utf-8', 'surrogateescape')):
-        entry = listed_files.get(path)
-        if entry is None:
+    for path in sorted(set(raws) | set(entries), key=lambda p: p.encode('utf-8', 'surrogateescape')):
+        level, cases, size, stated = entries.get(path, ('', 0, 0, ''))
+        if path not in entries:
             detail = 'the index does not list the file'
         elif path not in raws:
             detail = 'the file is missing'
-        elif len(raws[path]) != integer(entry['bytes'], what='bytes'):
-            detail = 'expected %d bytes, found %d' % (integer(entry['bytes']), len(raws[path]))
-        elif digests[path].hex() != entry['keccak256']:
-            detail = 'expected keccak256 %s, found %s' % (entry['keccak256'], digests[path].hex())
+        elif len(raws[path]) != size:
+            detail = 'expected %d bytes, found %d' % (size, len(raws[path]))
+        elif digests[path].hex() != stated:
+            detail = 'expected keccak256 %s, found %s' % (stated, digests[path].hex())
+        elif passed.get(path, (level, cases)) != (level, cases):
+            detail = 'expected level %s and %d cases, found level %s and %d' % ((level, cases) + passed[path])
         else:
             continue
-        rows.append(row(path, entry['level'] if entry else '', 'index', 'FAIL', 0, detail))
-    return rows or [row('index.json', 'index', 'index', 'PASS', len(listed_files))]
+        rows.append(row(path, level, 'index', 'FAIL', 0, detail))
+    return rows or [row('index.json', 'index', 'index', 'PASS', len(entries))]
 
 
 def verify_file(path, value, level, root, progress):
@@ -87,7 +99,7 @@ def verify_file(path, value, level, root, progress):
 
 def run(folder, root, levels, emit):
     """Verifies a folder. Calls emit(row) for each row; returns (rows, whether a file was malformed)."""
-    raws, rows, malformed = {}, [], False
+    raws, rows, passed, malformed = {}, [], {}, False
 
     def add(new):
         rows.append(new)
@@ -106,9 +118,11 @@ def run(folder, root, levels, emit):
                 print('%s: %s' % (path, what), file=sys.stderr, flush=True)
 
             add(verify_file(path, value, level, root, progress))
+            if rows[-1]['result'] == 'PASS':
+                passed[path] = (level, rows[-1]['cases'])
         except BadFile as error:
             malformed = True
             add(row(path, level, verify.TARGET, 'FAIL', 0, 'malformed: %s' % error))
-    for new in index_rows(folder, raws):
+    for new in index_rows(folder, raws, passed):
         add(new)
     return rows, malformed
