@@ -2,6 +2,7 @@
 
 mod answers;
 mod models;
+mod options;
 mod report;
 mod toy;
 
@@ -14,6 +15,7 @@ use crate::target::{Implementation, Target};
 
 pub(crate) use toy::outcome;
 
+pub use options::{Report, Verify, VerifyError};
 pub use report::{Outcome, Totals, Verdict, to_json, to_text};
 
 /// Name of the index of a set.

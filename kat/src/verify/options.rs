@@ -1,0 +1,114 @@
+//! What is asked of a verification, as commands take it.
+
+use std::path::PathBuf;
+
+use super::{Outcome, Totals, run_levels};
+use crate::file::LEVELS;
+use crate::set::{self, SetError};
+use crate::target::Target;
+
+/// Which set, on which targets, which levels.
+#[derive(Clone, Debug, Default)]
+pub struct Verify {
+    /// The set's folder; the current set above the current folder if not given.
+    pub dir: Option<PathBuf>,
+    /// The targets by name; all if empty.
+    pub backends: Vec<String>,
+    /// Targets whose absence is a failure; they are verified too.
+    pub require: Vec<String>,
+    /// The levels of files; all if empty.
+    pub levels: Vec<String>,
+}
+
+/// The outcome of a verification.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// A line for each file and target.
+    pub outcomes: Vec<Outcome>,
+    /// Required targets that this machine lacks.
+    pub absent: Vec<&'static str>,
+}
+
+impl Report {
+    /// Whether nothing failed and something passed.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        let totals = Totals::of(&self.outcomes);
+        totals.fail == 0 && totals.pass > 0 && self.absent.is_empty()
+    }
+}
+
+/// Why a verification does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// No target has the name.
+    #[error("no backend is named {name:?}; there are {known}")]
+    Backend {
+        /// The name.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// No level has the name.
+    #[error("no level is named {name:?}; there are {known}", known = LEVELS.join(", "))]
+    Level {
+        /// The name.
+        name: String,
+    },
+    /// The set cannot be read.
+    #[error(transparent)]
+    Set(#[from] SetError),
+}
+
+fn targets(names: &[String]) -> Result<Vec<Target>, VerifyError> {
+    let one = |name: &String| {
+        Target::by_name(name).ok_or_else(|| VerifyError::Backend {
+            name: name.clone(),
+            known: Target::all()
+                .iter()
+                .map(|t| t.name())
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
+    };
+    names.iter().map(one).collect()
+}
+
+impl Verify {
+    /// Verifies.
+    ///
+    /// # Errors
+    /// An unknown name, or a set that cannot be read.
+    pub fn run(&self) -> Result<Report, VerifyError> {
+        let required = targets(&self.require)?;
+        let mut targets = targets(&self.backends)?;
+        if targets.is_empty() {
+            targets = Target::all();
+        }
+        for target in &required {
+            if targets.iter().all(|t| t.name() != target.name()) {
+                targets.push(*target);
+            }
+        }
+        if let Some(name) = self.levels.iter().find(|l| !LEVELS.contains(&l.as_str())) {
+            return Err(VerifyError::Level { name: name.clone() });
+        }
+        let dir = match &self.dir {
+            Some(dir) => dir.clone(),
+            None => {
+                let here = std::env::current_dir().map_err(|source| SetError::Io {
+                    path: PathBuf::from("."),
+                    source,
+                })?;
+                set::find(&here)?
+            }
+        };
+        let wanted = |level: &str| self.levels.is_empty() || self.levels.iter().any(|l| l == level);
+        let outcomes = run_levels(&dir, &set::root_of(&dir), &targets, &wanted)?;
+        let absent = required.iter().filter(|t| matches!(t, Target::Absent(_)));
+        Ok(Report {
+            outcomes,
+            absent: absent.map(|t| t.name()).collect(),
+        })
+    }
+}
