@@ -23,6 +23,8 @@ pub(crate) struct Failure {
     code: Code,
     error: anyhow::Error,
     hint: Option<String>,
+    /// The result on standard output says everything.
+    told: bool,
 }
 
 /// What a command returns.
@@ -34,7 +36,25 @@ impl Failure {
             code,
             error: error.into(),
             hint: None,
+            told: false,
         }
+    }
+
+    /// An exit code whose reason is the result that was printed: no message follows.
+    pub(crate) fn told(code: Code) -> Self {
+        Self {
+            told: true,
+            ..Self::new(code, anyhow::anyhow!("see the result"))
+        }
+    }
+
+    /// The same failure as bad input, for commands in which another exit code is a result.
+    #[must_use]
+    pub(crate) fn into_input(mut self) -> Self {
+        if self.code != Code::Closed && !self.told {
+            self.code = Code::Input;
+        }
+        self
     }
 
     /// A failure of the machine or the network, from a message.
@@ -97,7 +117,7 @@ impl Failure {
 
     /// Prints `error: …`, a line `caused by: …` for each further cause, and the hint.
     pub(crate) fn print(&self) {
-        if self.code != Code::Closed {
+        if self.code != Code::Closed && !self.told {
             // Nobody may read standard error either; then there is nobody to tell.
             let _ = io::stderr().write_all(self.text().as_bytes());
         }

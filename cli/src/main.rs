@@ -55,6 +55,7 @@ enum Command {
     Chat(cmd::chat::Args),
     Eval(cmd::eval::Args),
     Logits(cmd::logits::Args),
+    Kat(cmd::kat::Args),
 }
 
 fn main() -> ExitCode {
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         Command::Eval(args) => cmd::eval::run(args),
         Command::Logits(args) => cmd::logits::run(args),
         Command::Model(args) => cmd::model::run(args),
+        Command::Kat(args) => cmd::kat::run(args),
     });
     match outcome {
         Ok(Ok(())) => ExitCode::SUCCESS,

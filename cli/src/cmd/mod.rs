@@ -7,6 +7,7 @@ pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod inspect;
+pub(crate) mod kat;
 pub(crate) mod logits;
 pub(crate) mod model;
 pub(crate) mod verify;
