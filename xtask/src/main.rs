@@ -5,11 +5,13 @@
 mod bench;
 mod child;
 mod coherence;
+mod cross;
 mod differ;
 mod full;
 mod progress;
 mod stress;
 mod synthetic;
+mod vectors;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -47,6 +49,10 @@ enum Task {
     },
     /// Random sessions of the embedded tiny model: every backend and the reference give the same logits
     Differ(differ::Options),
+    /// The tests of int-reference, int-engine and kat on arm64 and s390x under emulation
+    Cross(cross::Options),
+    /// Known answers on every implementation and machine, as one table
+    Vectors(vectors::Options),
     /// Re-export the embedded default model from models/tiny-austen
     Bless,
 }
@@ -59,6 +65,8 @@ fn main() -> anyhow::Result<()> {
         Task::Stress { source, out, seed } => stress::run(&source, &out, seed),
         Task::SyntheticQwen3 { out } => synthetic::write(&out),
         Task::Differ(options) => differ::run(&options),
+        Task::Cross(options) => cross::run(&options),
+        Task::Vectors(options) => vectors::run(&options),
         Task::Bless => full::bless(),
     }
 }
