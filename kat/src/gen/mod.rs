@@ -2,6 +2,7 @@
 
 mod attention;
 mod chain;
+mod edits;
 mod legacy;
 mod models;
 mod products;

@@ -13,6 +13,7 @@ use crate::file::{self, File, FileError, Listed};
 use crate::set::{self, SetError};
 use crate::target::{Implementation, Target};
 
+pub(crate) use models::edited;
 pub(crate) use toy::outcome;
 
 pub use options::{Report, Verify, VerifyError};
