@@ -2,7 +2,7 @@
 
     python3 kat/oracle verify [DIR] [--json] [--level op,model,toy,legacy] [--root DIR]
     python3 kat/oracle run BLOB --ids 1,7,13 [--max-new 16] [--json]
-    python3 kat/oracle trace BLOB --ids 1,7,13 [-o FILE] [--logits last|all|none] [--values]
+    python3 kat/oracle trace BLOB --ids 1,7,13 [-o FILE] [--logits all|last|none] [--values]
     python3 kat/oracle commitment BLOB
 
 Exit status: 0, 1 where an answer differs or there is nothing to verify, 2 for input that is malformed or refused.
@@ -65,7 +65,7 @@ def arguments(argv):
             command.add_argument('--json', action='store_true')
         if name == 'trace':
             command.add_argument('-o', '--output')
-            command.add_argument('--logits', choices=('last', 'all', 'none'), default='last')
+            command.add_argument('--logits', choices=('all', 'last', 'none'), default='all', help='the positions after which the head is traced')
             command.add_argument('--values', action='store_true', help='write the values beside their digest')
     return parser.parse_args(argv)
 

@@ -37,7 +37,7 @@ class DigestRun:
             self._rows.append(int32_bytes(values))
 
 
-def lines(model, blob, prompt, logits='last', values=False):
+def lines(model, blob, prompt, logits='all', values=False):
     """The lines of a trace file. `logits` is all, last or none: the positions whose logits are traced."""
     model.check_prompt(prompt)
     head = {'schema': 'blue-trace-1', 'commitment': commitment.commitment(blob).hex(), 'prompt': list(prompt), 'target': 'oracle',
