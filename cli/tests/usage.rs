@@ -6,7 +6,10 @@ use std::process::Stdio;
 
 use common::{blue, error_of, run, text_of};
 
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 15] = [
+    &["kat"],
+    &["kat", "trace"],
+    &["kat", "bisect"],
     &["demo"],
     &["model", "list"],
     &["model", "fetch"],

@@ -148,15 +148,16 @@ fn open<'a>(named: Named, computed: &'a Option<Computed>) -> Outcome<Box<dyn Sid
 
 fn named(text: &str) -> Outcome<Named> {
     let (name, chunk) = match text.rsplit_once(':') {
-        Some((name, chunk)) => (name, chunk.parse().ok()),
+        Some((name, chunk)) => (name, chunk.parse::<NonZeroUsize>().ok()),
         None => (text, Some(NonZeroUsize::MIN)),
     };
-    let backend = name.parse::<Backend>();
-    if let (Ok(backend), Some(chunk)) = (&backend, chunk) {
-        return Ok(Named::Backend(backend.clone(), chunk.get()));
-    }
+    let why = match (name.parse::<Backend>(), chunk) {
+        (Ok(backend), Some(chunk)) => return Ok(Named::Backend(backend, chunk.get())),
+        (Ok(_), None) => "a chunk is a whole number from 1".to_owned(),
+        (Err(why), _) => why,
+    };
     let path = Path::new(text);
-    if let (Err(why), false) = (&backend, path.exists()) {
+    if !path.exists() {
         return Err(Failure::input(format!(
             "`{text}` is neither a file nor a backend of this machine: {why}"
         ))
