@@ -316,7 +316,7 @@ def write_set(folder, files):
         with open(full, 'wb') as file:
             file.write(raw)
         level = path.split('/')[0].rstrip('s').replace('.json', '')
-        cases = {'ops/rdbpot.json': 2, 'ops/dynq.json': 1, 'ops/requantize.json': 2, 'models/small.json': 4, 'toy.json': 5, 'legacy/toy.json': 2}[path]
+        cases = {'ops/rdbpot.json': 2, 'ops/dynq.json': 1, 'ops/requantize.json': 2, 'models/small.json': 6, 'toy.json': 5, 'legacy/toy.json': 2}[path]
         entries.append({'file': path, 'level': level, 'cases': cases, 'bytes': len(raw), 'keccak256': keccak256(raw).hex()})
     with open(os.path.join(folder, 'index.json'), 'w') as file:
         json.dump({'schema': 'blue-kat-1', 'spec_version': 1, 'level': 'index', 'files': entries}, file)

@@ -180,7 +180,7 @@ def verify_model(value, root, progress):
         if number % 50 == 0:
             progress('edit %d of %d' % (number + 1, len(edits)))
         verify_edit(data, case)
-    return len(runs) + len(halts) + len(edits)
+    return 2 + len(runs) + len(halts) + len(edits)
 
 
 def verify_call(weights, case, data, gas):
