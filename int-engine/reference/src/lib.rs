@@ -35,6 +35,26 @@ fn with_sign_of(sign: i64, magnitude: i64) -> i64 {
     if sign < 0 { -magnitude } else { magnitude }
 }
 
+/// spec 0.4, 3.6: asserts, in builds with debug assertions, that the terms of the sum named `quantity` have
+/// magnitudes that add up to at most `bound`, so that the sum may be taken in any order.
+fn assert_proven(quantity: &str, bound: u64, magnitude: impl FnOnce() -> u128) {
+    if cfg!(debug_assertions) {
+        let magnitude = magnitude();
+        assert!(
+            magnitude <= bound.into(),
+            "spec 3.6: {quantity}: the terms have magnitude {magnitude}, proven at most {bound}"
+        );
+    }
+}
+
+/// A sum with [`assert_proven`].
+fn proven_sum(quantity: &str, bound: u64, terms: impl Iterator<Item = i64> + Clone) -> i64 {
+    assert_proven(quantity, bound, || {
+        terms.clone().map(|t| u128::from(t.unsigned_abs())).sum()
+    });
+    terms.sum()
+}
+
 // ---------------------------------------------------------------- 1. Operations
 
 /// spec 1.1: floor of the square root, `0 <= n < 2^62`.
@@ -123,7 +143,8 @@ fn mantissas(x: &[i64]) -> (Vec<i64>, i64) {
 /// `|x_i| <= 2^31 - 1`, `0 <= eps < 2^53`; `2^30 <= r < 2^31`.
 pub fn rms(x: &[i64], eps: i64) -> (i64, i64) {
     let (z, sh) = mantissas(x);
-    let s = (z.iter().map(|v| v * v).sum::<i64>() + (eps >> (2 * sh))).max(1);
+    let squares = proven_sum("rms sum", 8192 << 48, z.iter().map(|v| v * v));
+    let s = (squares + (eps >> (2 * sh))).max(1);
     let up = (62 - bl(s)) / 2;
     (isqrt(s << (2 * up)), up - sh)
 }
@@ -206,7 +227,8 @@ pub fn headroom(b: usize) -> i64 {
 /// values, `|gain_i| <= 32767 * 2^15`; int16 results.
 pub fn head_norm(x: &[i64], gain: &[i64]) -> Vec<i64> {
     let (z, _) = mantissas(x);
-    let s = 1 + z.iter().map(|v| v * v).sum::<i64>();
+    let squares = proven_sum("rms sum", 256 << 48, z.iter().map(|v| v * v));
+    let s = 1 + squares;
     let up = (62 - bl(s)) / 2;
     let r = isqrt(s << (2 * up));
     let rr = (1i64 << 61) / r;
@@ -254,10 +276,14 @@ pub struct KvHead {
 }
 
 fn dot(a: &[i8], b: &[i8]) -> i32 {
-    a.iter()
-        .zip(b)
-        .map(|(&x, &y)| i32::from(x) * i32::from(y))
-        .sum()
+    let terms = || a.iter().zip(b).map(|(&x, &y)| i32::from(x) * i32::from(y));
+    let bound = a.len().min(65536) as u64 * (127 * 127);
+    assert_proven("dot product, K inputs", bound, || {
+        // Terms below 2^31: no memory holds enough of them to wrap.
+        let add = |sum: u64, term: i32| sum.wrapping_add(term.unsigned_abs().into());
+        terms().fold(0, add).into()
+    });
+    terms().sum()
 }
 
 /// spec 1.14: attention of one query head (`q8`, `mq` in 0..=32767) over all rows of `kv`, at least one.
@@ -275,13 +301,22 @@ pub fn attend(q8: &[i8], mq: i64, kv: &KvHead, score_mult: i64, score_shift: i64
         .max()
         .expect("spec 1.14: a query sees at least its own position");
     let p: Vec<i64> = z.iter().map(|v| exp2_weight(top - v)).collect();
-    let den: i64 = p.iter().sum();
+    let den = proven_sum("den", 1 << 30, p.iter().copied());
     let mut w: Vec<i64> = p.iter().zip(&kv.mv).map(|(x, m)| x * m).collect();
     let c = (bl(max_abs(&w)) - 15).max(0);
     if c > 0 {
         w.iter_mut().for_each(|x| *x = (*x + (1 << (c - 1))) >> c);
     }
     let mut n = vec![0i64; q8.len()];
+    assert_proven("n = sum w * v8", 127 << 30, || {
+        let mut channels = vec![0u128; q8.len()];
+        for (x, row) in w.iter().zip(&kv.v8) {
+            for (sum, &v) in channels.iter_mut().zip(row) {
+                *sum += u128::from((x * i64::from(v)).unsigned_abs());
+            }
+        }
+        channels.into_iter().max().unwrap_or(0)
+    });
     for (x, row) in w.iter().zip(&kv.v8) {
         n.iter_mut()
             .zip(row)
@@ -380,6 +415,13 @@ pub fn pow2_block(n: usize) -> usize {
 fn hadamard_blocks(x: &[i64], b: usize, transpose: bool) -> Vec<i64> {
     let factors = had_factors(b).expect("spec 2.4: the block size has a Hadamard matrix");
     assert!(x.len() % b == 0, "the row is a whole number of blocks");
+    for block in x.chunks(b) {
+        // It bounds the sum of any of the values with any signs.
+        let name = "rotation of h, of x and of y in the head";
+        assert_proven(name, I31 as u64, || {
+            block.iter().map(|v| u128::from(v.unsigned_abs())).sum()
+        });
+    }
     let mut x = x.to_vec();
     let mut stride = b;
     for h in &factors {

@@ -2,6 +2,7 @@
 
 use super::Kernels;
 use crate::ops::attention::{self, QueryScale};
+use crate::ops::proven::{self, DOT_PRODUCT};
 use crate::ops::{dynq, hadamard, requantize, rms, swiglu};
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -43,11 +44,11 @@ fn gemm(weights: &[i8], cols: usize, x: &[i8], out: &mut [i32]) {
     debug_assert!(tokens == 0 || out.len() / tokens == rows);
 }
 
-/// At most 65536 products of magnitude at most 127^2 (or 128^2): below 2^31.
+/// At most 65536 products of magnitude at most 127^2: below 2^30.
 #[inline(always)]
 fn dot(a: &[i8], b: &[i8]) -> i32 {
-    a.iter()
-        .zip(b)
-        .map(|(&a, &b)| i32::from(a) * i32::from(b))
-        .sum()
+    proven::sum(
+        &DOT_PRODUCT,
+        a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)),
+    )
 }

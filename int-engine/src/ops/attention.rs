@@ -7,6 +7,7 @@
 //! 5. [`Normalizer::output`].
 
 use super::fixed::{bit_length, bit_length_64, rdbpot};
+use super::proven::{ATTENTION_OUTPUT, Columns, DEN, Proven, WEIGHTED_VALUES};
 use crate::tables;
 
 /// The largest magnitude of a score.
@@ -80,15 +81,15 @@ pub struct Normalizer {
 #[inline(always)]
 pub fn raw_weights(z: &mut [i32], top: i32, mv: &[u16]) -> (u32, i32) {
     assert_eq!(z.len(), mv.len(), "one scale per key");
-    let (mut den, mut largest) = (0u32, 0i32);
+    let (mut den, mut largest) = (Proven::<u32>::zero(), 0i32);
     for (z, &mv) in z.iter_mut().zip(mv) {
         // top - z < 2^31; p <= 2^15, so 32768 of them sum to at most 2^30, and p * mv < 2^30.
         let p = exp2_weight(top.wrapping_sub(*z) as u32);
-        den += p;
+        den = den.plus(p);
         *z = (p * u32::from(mv)) as i32;
         largest = largest.max(*z);
     }
-    (den, largest)
+    (den.value(&DEN, mv.len()), largest)
 }
 
 /// Products shifted right by c, half up: at most 2^15 for the c of [`Normalizer::new`].
@@ -121,11 +122,14 @@ pub fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
         w.len() * n.len(),
         "one row of values per weight"
     );
+    let mut proof = Columns::zero(n.len());
     for (&w, row) in w.iter().zip(values.chunks_exact(n.len())) {
+        proof.plus(row.iter().map(|&v| i64::from(w) * i64::from(v)));
         for (n, &v) in n.iter_mut().zip(row) {
             *n += i64::from(w) * i64::from(v);
         }
     }
+    proof.hold(&WEIGHTED_VALUES, w.len());
 }
 
 impl Normalizer {
@@ -150,7 +154,8 @@ impl Normalizer {
         let half = 1u64 << (f - 1);
         for (out, &n) in out.iter_mut().zip(n) {
             // (|n| >> sn) * rd <= 2^62.
-            let y = (((n.unsigned_abs() >> sn) * rd + half) >> f) as i32;
+            let y = ((n.unsigned_abs() >> sn) * rd + half) >> f;
+            let y = ATTENTION_OUTPUT.within(y as i64) as i32;
             *out = if n < 0 { -y } else { y };
         }
     }

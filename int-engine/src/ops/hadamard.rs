@@ -4,6 +4,7 @@
 //! Each factor is applied along its own axis; sums are exact, so the order of stages does not matter.
 
 use super::fixed::bit_length;
+use super::proven::ROTATION;
 use crate::config::{had_block, had_factors, pow2_block};
 
 /// Which product: the row vector times the matrix, or times its transpose.
@@ -98,6 +99,7 @@ impl Hadamard {
     /// Domain: `x.len()` a multiple of the block; the sum of magnitudes of each block below 2^31.
     pub fn apply(&self, x: &mut [i32], direction: Direction, butterflies: fn(&mut [i32], usize)) {
         assert_eq!(x.len() % self.block, 0, "whole blocks");
+        ROTATION.within_runs(x, self.block);
         butterflies(x, self.pow2);
         if self.factors.is_empty() {
             return;
@@ -146,6 +148,7 @@ pub fn butterflies(x: &mut [i32], size: usize) {
         size.is_power_of_two() && x.len() % size == 0,
         "whole runs of a power of two"
     );
+    ROTATION.within_runs(x, size);
     let mut half = 1;
     // The two shortest strides together, as a run of four in registers.
     if size >= 4 {

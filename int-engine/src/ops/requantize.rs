@@ -1,6 +1,7 @@
 //! Requantisation of an accumulator (spec 1.8).
 
 use super::fixed::{I31, rdbpot, sat, srdhm};
+use super::proven::SHIFTED;
 use super::ratio::TokenScale;
 
 /// One accumulator to its destination: the gemmlowp double rounding by mult / 2^31 * 2^-shift and,
@@ -17,7 +18,7 @@ pub fn requantize(
     shift: i8,
     limit: i32,
 ) -> i32 {
-    let mut a = acc << left;
+    let mut a = SHIFTED.within(i64::from(acc) << left) as i32;
     let mut e = i32::from(shift);
     if let Some(scale) = scale {
         a = srdhm(a, scale.mantissa);

@@ -1,6 +1,7 @@
 //! Root of a row's sum of squares (spec 1.6).
 
 use super::fixed::{bit_length, bit_length_64, isqrt};
+use super::proven::{self, RMS_SUM};
 
 /// The right shift that brings a magnitude m to at most 24 bits, before rounding.
 #[inline(always)]
@@ -14,13 +15,12 @@ pub fn alignment(m: u32) -> u32 {
 #[inline(always)]
 pub fn sum_squares(x: &[i32], sh: u32) -> u64 {
     let half = (1u32 << sh) >> 1;
-    x.iter()
-        .map(|v| {
-            // |v| + half < 2^31 + 2^6.
-            let a = u64::from((v.unsigned_abs() + half) >> sh);
-            a * a
-        })
-        .sum()
+    let squares = x.iter().map(|v| {
+        // |v| + half < 2^31 + 2^6.
+        let a = u64::from((v.unsigned_abs() + half) >> sh);
+        a * a
+    });
+    proven::sum(&RMS_SUM, squares)
 }
 
 /// Finishes the root from the sum of squares: `(r, e)` with root r * 2^-e, 2^30 <= r < 2^31, -7 <= e <= 30.

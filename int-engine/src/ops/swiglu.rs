@@ -1,6 +1,7 @@
 //! The gated activation (spec 1.12).
 
 use super::fixed::rdbpot;
+use super::proven::SWIGLU;
 use crate::tables;
 
 /// silu(g) * u for Q12 inputs |g|, |u| <= 2^26; Q24 result, |result| <= 2^52.
@@ -15,7 +16,7 @@ pub fn swiglu(g: i32, u: i32) -> i64 {
     };
     let sigmoid = if g < 0 { (1 << 24) - sigmoid } else { sigmoid };
     // |g * sigmoid| <= 2^50, |rdbpot| <= 2^26.
-    rdbpot(i64::from(g) * sigmoid, 24) * i64::from(u)
+    SWIGLU.within(rdbpot(i64::from(g) * sigmoid, 24) * i64::from(u))
 }
 
 /// A row of [`swiglu`]; returns its largest magnitude.
