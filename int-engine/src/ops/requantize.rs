@@ -18,7 +18,8 @@ pub fn requantize(
     shift: i8,
     limit: i32,
 ) -> i32 {
-    let mut a = SHIFTED.within(i64::from(acc) << left) as i32;
+    SHIFTED.within(i64::from(acc) << left);
+    let mut a = acc << left;
     let mut e = i32::from(shift);
     if let Some(scale) = scale {
         a = srdhm(a, scale.mantissa);
