@@ -225,6 +225,37 @@ fn a_trace_with_parts_is_enough_to_narrow_the_fault() {
     );
 }
 
+/// The second implementation, which shares no code with this one.
+#[test]
+fn the_trace_of_the_oracle_agrees() {
+    let folder = TempDir::new().expect("a folder");
+    let trace = folder.path().join("oracle.trace");
+    let oracle = Command::new("python3")
+        .arg(root().join("kat/oracle"))
+        .arg("trace")
+        .arg(blob())
+        .args(["--ids", "1,7", "-o"])
+        .arg(&trace)
+        .output()
+        .expect("python3 runs");
+    assert!(
+        oracle.status.success(),
+        "{}",
+        String::from_utf8_lossy(&oracle.stderr)
+    );
+    for side in ["reference", "auto", "auto:2"] {
+        let report = json_of(blue(["kat", "bisect", "--json", side]).arg(&trace));
+        assert_eq!(report["difference"], Value::Null, "{side}");
+        assert_eq!(
+            (&report["b"]["target"], &report["only_a"]),
+            (&"oracle".into(), &0.into())
+        );
+        // The head after each of the two positions, or after their one chunk.
+        let missing = if side == "auto:2" { 5 } else { 0 };
+        assert_eq!(report["only_b"], missing, "{side}");
+    }
+}
+
 #[test]
 fn equal_traces_have_no_difference() {
     let folder = TempDir::new().expect("a folder");

@@ -240,7 +240,8 @@ fn as_text(report: &Report, sides: [(&String, &Header); 2]) -> String {
         .iter()
         .zip(sides)
         .map(|(side, (named, header))| {
-            let said = format!("{named}: {} on {}", header.target, header.machine);
+            let on = if header.machine.is_empty() { "" } else { " on " };
+            let said = format!("{named}: {}{on}{}", header.target, header.machine);
             ((*side).to_owned(), said)
         })
         .collect();
