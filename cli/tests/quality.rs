@@ -5,21 +5,24 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{blue, json_of, text_of};
+use common::{blue, error_of, json_of, text_of};
+use exporter::quality::Limits;
 use exporter::stress;
 use float_engine::source::{Checkpoint, SaveOptions};
 use serde_json::Value;
 
-/// Limits on text that neither training nor calibration saw.
-const KL_LIMIT: f64 = 0.002;
-const TOP1_LIMIT: f64 = 0.97;
-const PERPLEXITY_LIMIT: f64 = 1.002;
+/// Limits of dynamic scales on text that neither training nor calibration saw, tighter than those of any model.
+const DYNAMIC: Limits = Limits {
+    kl_mean: 0.002,
+    top1_agreement: 0.97,
+    perplexity_ratio: Some(1.002),
+};
 
 fn models(name: &str) -> String {
     format!("{}/../models/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-fn check(blob: &Path, source: &str) {
+fn check(blob: &Path, source: &str, limits: &Limits) {
     let result = json_of(
         blue([
             "eval",
@@ -35,10 +38,14 @@ fn check(blob: &Path, source: &str) {
     );
     let number = |key: &str| result[key].as_f64().unwrap();
     assert!(number("tokens") >= 4000.0, "{result}");
-    assert!(number("kl_mean") <= KL_LIMIT, "{result}");
-    assert!(number("top1_agreement") >= TOP1_LIMIT, "{result}");
+    assert!(number("kl_mean") <= limits.kl_mean, "{result}");
     assert!(
-        number("perplexity_int") / number("perplexity_float") <= PERPLEXITY_LIMIT,
+        number("top1_agreement") >= limits.top1_agreement,
+        "{result}"
+    );
+    let ratio = number("perplexity_int") / number("perplexity_float");
+    assert!(
+        limits.perplexity_ratio.is_none_or(|limit| ratio <= limit),
         "{result}"
     );
 }
@@ -56,7 +63,28 @@ fn the_embedded_blob_is_the_export_of_its_checkpoint_and_stays_near_float() {
         );
     }
     assert!(fs::metadata(&blob).unwrap().len() <= 4 << 20);
-    check(&blob, &models("tiny-austen"));
+    check(&blob, &models("tiny-austen"), &DYNAMIC);
+}
+
+#[test]
+fn static_scales_stay_within_their_own_limits() {
+    let dir = tempfile::tempdir().unwrap();
+    let blob = dir.path().join("static.blob");
+    let source = models("tiny-austen");
+    let report =
+        json_of(blue(["export", &source, "--scheme", "static", "--json", "-o"]).arg(&blob));
+    assert_eq!(report["scheme"], "static");
+    assert_eq!(report["static_sites"].as_array().unwrap().len(), 4);
+    let facts = json_of(blue(["inspect", "--json"]).arg(&blob));
+    assert_eq!(facts["record"]["scheme"], "static");
+    assert!(text_of(blue(["inspect"]).arg(&blob)).contains("layers.3.static"));
+    check(&blob, &source, &Limits::STATIC);
+
+    let told = error_of(
+        blue(["export", &source, "--scheme", "fixed", "-o"]).arg(&blob),
+        2,
+    );
+    assert!(told.contains("dynamic, static"), "{told}");
 }
 
 #[test]
@@ -109,5 +137,5 @@ fn outliers_do_not_hurt() {
 
     let blob = dir.path().join("outliers.blob");
     text_of(blue(["export", source, "-o"]).arg(&blob));
-    check(&blob, source);
+    check(&blob, source, &DYNAMIC);
 }

@@ -11,8 +11,6 @@ use float_engine::tokenizer::Tokenizer;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Tokens of a text that are evaluated.
-const TOKENS: usize = 5120;
 /// Tokens of a greedy output.
 const OUTPUT: usize = 12;
 
@@ -21,6 +19,12 @@ const OUTPUT: usize = 12;
 pub(crate) struct Options {
     #[command(flatten)]
     bench: BenchOptions,
+    /// Take blobs of an earlier sweep from the work folder in place of new exports
+    #[arg(long)]
+    reuse: bool,
+    /// Tokens of each text that are evaluated
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(2..))]
+    tokens: u32,
     /// Print one line of JSON in place of the tables
     #[arg(long)]
     json: bool,
@@ -77,15 +81,20 @@ fn float_continuation(subject: &Subject) -> Result<String> {
 
 impl Subject {
     /// The lines float, dynamic, static, the number of predictions, and the limits that are missed.
-    fn compare(&self, bench: &Bench) -> Result<(Vec<Line>, f64, Vec<String>)> {
+    fn compare(&self, bench: &Bench, options: &Options) -> Result<(Vec<Line>, f64, Vec<String>)> {
         let (mut lines, mut missed, mut predictions) = (Vec::new(), Vec::new(), 0.0);
         for scheme in [Scheme::Dynamic, Scheme::Static] {
-            let blob = format!("{}-{scheme}.blob", self.blobs);
-            bench.export(&self.source, &blob, "2", scheme)?;
+            let blob = match scheme {
+                Scheme::Dynamic => format!("{}.blob", self.blobs),
+                Scheme::Static => format!("{}-static.blob", self.blobs),
+            };
+            if !(options.reuse && Path::new(&bench.path(&blob)).is_file()) {
+                bench.export(&self.source, &blob, "2", scheme)?;
+            }
             let parts: Result<Vec<Eval>> = self
                 .texts
                 .iter()
-                .map(|text| bench.eval(&blob, &self.source, text, TOKENS))
+                .map(|text| bench.eval(&blob, &self.source, text, options.tokens as usize))
                 .collect();
             let e = together(&parts?);
             let limits = Limits::of(scheme);
@@ -194,7 +203,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     ];
     let (mut tables, mut values, mut missed) = (Vec::new(), Vec::new(), Vec::new());
     for subject in &subjects {
-        let (lines, predictions, missing) = subject.compare(&bench)?;
+        let (lines, predictions, missing) = subject.compare(&bench, options)?;
         tables.push(subject.markdown(&lines, predictions));
         values.push(subject.json(&lines, predictions));
         missed.extend(missing);
