@@ -15,13 +15,13 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of dynamic scales.
+    /// Of dynamic scales, on every kind of text.
     pub const DYNAMIC: Self = Self {
         kl_mean: 0.006,
         top1_agreement: 0.95,
         perplexity_ratio: Some(1.01),
     };
-    /// Of static scales: the input of down is all that keeps them from [`Limits::DYNAMIC`].
+    /// Of static scales, on texts of several kinds together. The input of down is what keeps them from [`Limits::DYNAMIC`].
     pub const STATIC: Self = Self {
         kl_mean: 0.015,
         top1_agreement: 0.93,

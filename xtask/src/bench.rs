@@ -65,6 +65,34 @@ impl Checks {
         self.push(what, value, "reported".into(), true);
     }
 
+    /// A line of the table of quality.
+    fn quality(&mut self, name: &str, e: &Eval) {
+        self.quality.push(format!(
+            "| {name} | {} | {:.3} | {:.3} | {:+.2} % | {:.4} | {:.2} % |",
+            e.predictions,
+            e.perplexity_float,
+            e.perplexity_int,
+            100.0 * (e.perplexity_int / e.perplexity_float - 1.0),
+            e.kl_mean,
+            100.0 * e.top1_agreement
+        ));
+    }
+
+    /// Figures against the limits of a scheme.
+    fn limits(&mut self, name: &str, e: &Eval, scheme: Scheme) {
+        let limits = Limits::of(scheme);
+        let ratio = e.perplexity_int / e.perplexity_float;
+        let what = format!("{name}: perplexity ratio");
+        match limits.perplexity_ratio {
+            Some(limit) => self.at_most(&what, ratio, limit),
+            None => self.note(&what, format!("{ratio:.5}")),
+        }
+        let what = format!("{name}: mean KL (nats)");
+        self.at_most(&what, e.kl_mean, limits.kl_mean);
+        let what = format!("{name}: top-1 agreement");
+        self.at_least(&what, e.top1_agreement, limits.top1_agreement);
+    }
+
     pub(crate) fn finish(self) -> Result<()> {
         println!(
             "\n| model, text | predictions | perplexity float | integer | change | mean KL (nats) | top-1 agreement |"
@@ -95,6 +123,21 @@ pub(crate) struct Eval {
     pub(crate) perplexity_int: f64,
     pub(crate) kl_mean: f64,
     pub(crate) top1_agreement: f64,
+}
+
+/// The figures of several texts as those of one: means over all predictions.
+pub(crate) fn together(parts: &[Eval]) -> Eval {
+    let predictions: f64 = parts.iter().map(|e| e.predictions).sum();
+    let mean = |f: &dyn Fn(&Eval) -> f64| {
+        parts.iter().map(|e| e.predictions * f(e)).sum::<f64>() / predictions
+    };
+    Eval {
+        predictions,
+        perplexity_float: mean(&|e| e.perplexity_float.ln()).exp(),
+        perplexity_int: mean(&|e| e.perplexity_int.ln()).exp(),
+        kl_mean: mean(&|e| e.kl_mean),
+        top1_agreement: mean(&|e| e.top1_agreement),
+    }
 }
 
 /// The program, a work folder, and what was found.
@@ -209,7 +252,8 @@ impl Bench {
         })
     }
 
-    /// Evaluates `tokens` tokens of each kind of text against the limits of a scheme.
+    /// Evaluates `tokens` tokens of each kind of text. With dynamic scales every kind is held to the limits, with static ones
+    /// all kinds together.
     pub(crate) fn quality(
         &mut self,
         name: &str,
@@ -218,36 +262,20 @@ impl Bench {
         tokens: usize,
         scheme: Scheme,
     ) -> Result<()> {
-        let limits = Limits::of(scheme);
+        let mut parts = Vec::new();
         for kind in KINDS {
             let text = self.dir.join(format!("texts/{kind}.txt"));
             let e = self.eval(blob, source, &text, tokens)?;
-            let name = format!("{name}, {kind}");
-            let ratio = e.perplexity_int / e.perplexity_float;
-            let what = format!("{name}: perplexity ratio");
-            match limits.perplexity_ratio {
-                Some(limit) => self.checks.at_most(&what, ratio, limit),
-                None => self.checks.note(&what, format!("{ratio:.5}")),
+            self.checks.quality(&format!("{name}, {kind}"), &e);
+            if scheme == Scheme::Dynamic {
+                self.checks.limits(&format!("{name}, {kind}"), &e, scheme);
             }
-            self.checks.at_most(
-                &format!("{name}: mean KL (nats)"),
-                e.kl_mean,
-                limits.kl_mean,
-            );
-            self.checks.at_least(
-                &format!("{name}: top-1 agreement"),
-                e.top1_agreement,
-                limits.top1_agreement,
-            );
-            self.checks.quality.push(format!(
-                "| {name} | {} | {:.3} | {:.3} | {:+.2} % | {:.4} | {:.2} % |",
-                e.predictions,
-                e.perplexity_float,
-                e.perplexity_int,
-                100.0 * (ratio - 1.0),
-                e.kl_mean,
-                100.0 * e.top1_agreement
-            ));
+            parts.push(e);
+        }
+        if scheme == Scheme::Static {
+            let (name, e) = (format!("{name}, all"), together(&parts));
+            self.checks.quality(&name, &e);
+            self.checks.limits(&name, &e, scheme);
         }
         Ok(())
     }
@@ -302,5 +330,28 @@ impl Bench {
             DECODE_TOKENS_PER_S,
         );
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_together_are_means_over_predictions() {
+        let text = |predictions, perplexity_int, kl_mean, top1_agreement| Eval {
+            predictions,
+            perplexity_float: 8.0,
+            perplexity_int,
+            kl_mean,
+            top1_agreement,
+        };
+        let e = together(&[text(100.0, 2.0, 0.004, 1.0), text(300.0, 32.0, 0.0, 0.9)]);
+        assert_eq!(e.predictions, 400.0);
+        assert!((e.perplexity_float - 8.0).abs() < 1e-12);
+        // 2^(1/4) * 32^(3/4) = 2^4.
+        assert!((e.perplexity_int - 16.0).abs() < 1e-12);
+        assert!((e.kl_mean - 0.001).abs() < 1e-15);
+        assert!((e.top1_agreement - 0.925).abs() < 1e-12);
     }
 }

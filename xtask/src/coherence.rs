@@ -1,6 +1,6 @@
 //! The float model, dynamic and static scales side by side: what each says, and how far from the float model it is.
 
-use crate::bench::{Bench, Eval, KINDS, Options as BenchOptions};
+use crate::bench::{Bench, Eval, KINDS, Options as BenchOptions, together};
 use crate::child;
 use anyhow::{Result, ensure};
 use exporter::Scheme;
@@ -51,21 +51,6 @@ struct Line {
     perplexity: f64,
     /// Against the float model: change of perplexity as a share, mean KL in nats, top-1 agreement 0 to 1.
     against_float: Option<[f64; 3]>,
-}
-
-/// The figures of several texts as those of one: means over all predictions.
-fn together(parts: &[Eval]) -> Eval {
-    let predictions: f64 = parts.iter().map(|e| e.predictions).sum();
-    let mean = |f: &dyn Fn(&Eval) -> f64| {
-        parts.iter().map(|e| e.predictions * f(e)).sum::<f64>() / predictions
-    };
-    Eval {
-        predictions,
-        perplexity_float: mean(&|e| e.perplexity_float.ln()).exp(),
-        perplexity_int: mean(&|e| e.perplexity_int.ln()).exp(),
-        kl_mean: mean(&|e| e.kl_mean),
-        top1_agreement: mean(&|e| e.top1_agreement),
-    }
 }
 
 /// Greedy tokens of the float model, as text.
@@ -215,27 +200,4 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     ensure!(missed.is_empty(), "{}", missed.join("; "));
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_together_are_means_over_predictions() {
-        let text = |predictions, perplexity_int, kl_mean, top1_agreement| Eval {
-            predictions,
-            perplexity_float: 8.0,
-            perplexity_int,
-            kl_mean,
-            top1_agreement,
-        };
-        let e = together(&[text(100.0, 2.0, 0.004, 1.0), text(300.0, 32.0, 0.0, 0.9)]);
-        assert_eq!(e.predictions, 400.0);
-        assert!((e.perplexity_float - 8.0).abs() < 1e-12);
-        // 2^(1/4) * 32^(3/4) = 2^4.
-        assert!((e.perplexity_int - 16.0).abs() < 1e-12);
-        assert!((e.kl_mean - 0.001).abs() < 1e-15);
-        assert!((e.top1_agreement - 0.925).abs() < 1e-12);
-    }
 }
