@@ -39,9 +39,16 @@ def seal(total_len, root):
     return keccak256(b'\x02' + TAG + total_len.to_bytes(8, 'big') + root)
 
 
+def commitments(blobs):
+    """The 32-byte commitments of some blobs, whose chunks are hashed together."""
+    chunks = [b'\x00' + bytes(blob[a:b]) for blob in blobs for a, b in chunk_bounds(len(blob))]
+    hashes = iter(keccak256_many(chunks))
+    return [seal(len(blob), tree_root([next(hashes) for _ in chunk_bounds(len(blob))])) for blob in blobs]
+
+
 def commitment(blob):
     """The 32-byte commitment of a blob."""
-    return seal(len(blob), tree_root(leaves(blob)))
+    return commitments([blob])[0]
 
 
 def prove(hashes, index):

@@ -39,26 +39,30 @@ _masks = {}
 
 
 def _masks_of(count):
-    """For `count` messages: a one in each lane; by rotation, the masks of the bits moved up and down."""
+    """For `count` messages: the round constants, the masks of a rotation by one, and the 25 moves with theirs.
+
+    A rotation moves all lanes up at once and masks what crossed into the next lane; what it lost returns from below.
+    """
     if count not in _masks:
         ones = ((1 << 64 * count) - 1) // _LANE
-        _masks[count] = (ones, [ones * (_LANE ^ ((1 << n) - 1)) for n in range(64)], [ones * ((1 << n) - 1) for n in range(64)])
+        masks = [(ones * (_LANE ^ ((1 << n) - 1)), ones * ((1 << n) - 1)) for n in range(64)]
+        moves = [(source, source % 5, target, n, 64 - n) + masks[n] for source, target, n in _MOVES]
+        _masks[count] = ([ones * constant for constant in ROUND_CONSTANTS], masks[1], moves)
     return _masks[count]
 
 
 def _permute(a, count):
-    ones, up, down = _masks_of(count)
-    moves = [(source, source % 5, target, n, 64 - n, up[n], down[n]) for source, target, n in _MOVES]
-    for constant in ROUND_CONSTANTS:
-        c = [a[x] ^ a[x + 5] ^ a[x + 10] ^ a[x + 15] ^ a[x + 20] for x in range(5)]
-        turned = [((v << 1) & up[1]) | ((v >> 63) & down[1]) for v in c]
-        d = [c[x - 1] ^ turned[(x + 1) % 5] for x in range(5)]
-        b = [0] * 25
+    constants, (high1, low1), moves = _masks_of(count)
+    b = [0] * 25
+    for constant in constants:
+        c0, c1, c2, c3, c4 = [a[x] ^ a[x + 5] ^ a[x + 10] ^ a[x + 15] ^ a[x + 20] for x in range(5)]
+        t0, t1, t2, t3, t4 = [((v << 1) & high1) | ((v >> 63) & low1) for v in (c0, c1, c2, c3, c4)]
+        d = (c4 ^ t1, c0 ^ t2, c1 ^ t3, c2 ^ t4, c3 ^ t0)
         for source, x, target, n, m, high, low in moves:
             v = a[source] ^ d[x]
             b[target] = ((v << n) & high) | ((v >> m) & low)
         a = [b[i] ^ b[k] ^ (b[j] & b[k]) for i, j, k in _CHI]
-        a[0] ^= ones * constant
+        a[0] ^= constant
     return a
 
 
