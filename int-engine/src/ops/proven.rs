@@ -3,6 +3,10 @@
 //! The specification bounds the sum of the *magnitudes* of each sum's terms, so that every partial sum, in any order,
 //! fits the accumulator (spec 0.4). [`Proven`] keeps that sum of magnitudes beside the value and asserts its bound
 //! when the value is taken. Without debug assertions it is the plain integer.
+#![cfg_attr(
+    not(debug_assertions),
+    allow(dead_code, reason = "only the assertions read the bounds")
+)]
 
 /// A row of the table of spec 3.6: a quantity and how large it can be.
 #[derive(Debug)]
