@@ -140,9 +140,9 @@ def verify_edits(data, edits, progress):
         for case in edits[start:start + 64]:
             members(case, ('name', 'edit', 'accepted'), ('length', 'commitment'))
             need(isinstance(case['accepted'], bool), 'accepted is not true or false')
-            need(('commitment' in case) == case['accepted'], 'case %s: an edit has a commitment exactly when it is accepted' % case['name'])
             changed = edited(data, case)
             same(case['name'], 'accepted', case['accepted'], accepted(changed))
+            need(('commitment' in case) == case['accepted'], 'case %s: an edit has a commitment exactly when it is accepted' % case['name'])
             if case['accepted']:
                 names.append(case['name'])
                 stated.append(digest(case['commitment'], 'commitment'))
