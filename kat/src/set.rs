@@ -61,14 +61,22 @@ pub fn find(from: &Path) -> Result<PathBuf, SetError> {
     found.ok_or_else(|| SetError::NotFound { from: from.into() })
 }
 
-/// The repository's root above a set: the nearest folder above it with a `models` folder, or the set itself.
+/// The nearest folder that is `from` or above it and has the folders `models` and `spec`.
 #[must_use]
-pub fn root_of(set: &Path) -> PathBuf {
-    let absolute = fs::canonicalize(set).unwrap_or_else(|_| set.into());
+pub fn root_above(from: &Path) -> Option<PathBuf> {
+    let absolute = fs::canonicalize(from).ok()?;
     let root = absolute
         .ancestors()
         .find(|f| f.join("models").is_dir() && f.join("spec").is_dir());
-    root.unwrap_or(&absolute).into()
+    root.map(Path::to_path_buf)
+}
+
+/// The repository's root for a set: above the set, else above the current folder, else the set itself.
+#[must_use]
+pub fn root_of(set: &Path) -> PathBuf {
+    root_above(set)
+        .or_else(|| root_above(Path::new(".")))
+        .unwrap_or_else(|| set.into())
 }
 
 /// A regular file's bytes, at most `max`.

@@ -92,11 +92,7 @@ pub fn run_levels(
 fn one(entry: &Listed, bytes: &[u8], root: &Path, targets: &[Target], out: &mut Vec<Outcome>) {
     out.push(Outcome::of(entry, INDEX_TARGET, listed(entry, bytes)));
     if entry.level == "legacy" {
-        for target in targets {
-            out.push(target_outcome(entry, *target, |implementation| {
-                crate::legacy::verify(bytes, implementation).map(|_| ())
-            }));
-        }
+        out.extend(legacy(&entry.file, bytes, targets));
         return;
     }
     match file::parse(bytes) {
@@ -120,6 +116,23 @@ fn one(entry: &Listed, bytes: &[u8], root: &Path, targets: &[Target], out: &mut 
             }
         }
     }
+}
+
+/// A line for each target on one file of packed calls.
+fn legacy(name: &str, bytes: &[u8], targets: &[Target]) -> Vec<Outcome> {
+    let entry = Listed {
+        file: name.into(),
+        level: "legacy".into(),
+        cases: crate::legacy::parse(bytes).map_or(0, |calls| calls.len()) as u64,
+        bytes: bytes.len() as u64,
+        keccak256: [0; 32],
+    };
+    let one = |target: &Target| {
+        target_outcome(&entry, *target, |implementation| {
+            crate::legacy::verify(bytes, implementation).map(|_| ())
+        })
+    };
+    targets.iter().map(one).collect()
 }
 
 fn refused(e: &FileError) -> String {

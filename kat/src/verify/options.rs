@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Outcome, Totals, run_levels};
+use super::{Outcome, Totals, legacy, run_levels};
 use crate::file::LEVELS;
 use crate::set::{self, SetError};
 use crate::target::Target;
@@ -30,6 +30,14 @@ pub struct Report {
 }
 
 impl Report {
+    fn new(outcomes: Vec<Outcome>, required: &[Target]) -> Self {
+        let absent = required.iter().filter(|t| matches!(t, Target::Absent(_)));
+        Self {
+            outcomes,
+            absent: absent.map(|t| t.name()).collect(),
+        }
+    }
+
     /// Whether nothing failed and something passed.
     #[must_use]
     pub fn passed(&self) -> bool {
@@ -75,11 +83,8 @@ fn targets(names: &[String]) -> Result<Vec<Target>, VerifyError> {
 }
 
 impl Verify {
-    /// Verifies.
-    ///
-    /// # Errors
-    /// An unknown name, or a set that cannot be read.
-    pub fn run(&self) -> Result<Report, VerifyError> {
+    /// The targets to verify, and those that are required.
+    fn targets(&self) -> Result<(Vec<Target>, Vec<Target>), VerifyError> {
         let required = targets(&self.require)?;
         let mut targets = targets(&self.backends)?;
         if targets.is_empty() {
@@ -90,6 +95,15 @@ impl Verify {
                 targets.push(*target);
             }
         }
+        Ok((targets, required))
+    }
+
+    /// Verifies.
+    ///
+    /// # Errors
+    /// An unknown name, or a set that cannot be read.
+    pub fn run(&self) -> Result<Report, VerifyError> {
+        let (targets, required) = self.targets()?;
         if let Some(name) = self.levels.iter().find(|l| !LEVELS.contains(&l.as_str())) {
             return Err(VerifyError::Level { name: name.clone() });
         }
@@ -105,10 +119,15 @@ impl Verify {
         };
         let wanted = |level: &str| self.levels.is_empty() || self.levels.iter().any(|l| l == level);
         let outcomes = run_levels(&dir, &set::root_of(&dir), &targets, &wanted)?;
-        let absent = required.iter().filter(|t| matches!(t, Target::Absent(_)));
-        Ok(Report {
-            outcomes,
-            absent: absent.map(|t| t.name()).collect(),
-        })
+        Ok(Report::new(outcomes, &required))
+    }
+
+    /// Verifies one file of packed calls (spec 7.9), called `name` in the report.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn run_legacy(&self, name: &str, bytes: &[u8]) -> Result<Report, VerifyError> {
+        let (targets, required) = self.targets()?;
+        Ok(Report::new(legacy(name, bytes, &targets), &required))
     }
 }

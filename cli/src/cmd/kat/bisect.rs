@@ -240,7 +240,11 @@ fn as_text(report: &Report, sides: [(&String, &Header); 2]) -> String {
         .iter()
         .zip(sides)
         .map(|(side, (named, header))| {
-            let on = if header.machine.is_empty() { "" } else { " on " };
+            let on = if header.machine.is_empty() {
+                ""
+            } else {
+                " on "
+            };
             let said = format!("{named}: {}{on}{}", header.target, header.machine);
             ((*side).to_owned(), said)
         })

@@ -1,0 +1,98 @@
+//! `blue kat verify`: files of known answers on the backends of this machine.
+
+use std::path::PathBuf;
+
+use kat::legacy;
+use kat::target::Target;
+use kat::verify::{Outcome as Line, Report, Totals, Verify, to_json, to_text};
+
+use crate::failure::{Code, Context, Failure, Outcome};
+use crate::{files, output};
+
+const HELP: &str = "\
+Examples:
+  blue kat verify
+  blue kat verify --require scalar,avx2
+  blue kat verify kat/vectors/v1-draft --level op,toy --backend reference
+  blue kat verify --legacy kat/vectors/v1-draft/legacy/toy_packed.json
+
+Prints a line for each file and backend: PASS; FAIL with the first case and index that differ, what was expected and
+what was found; SKIP with the reason. A file whose bytes differ from index.json is a FAIL of `index`. A FAIL ends with
+exit code 3, a required backend that this machine lacks with 1. The files and the report are those of spec 7.";
+
+/// Verify files of known answers on every backend.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    /// Folder with an index.json; kat/vectors/v1-draft here or in a folder above if not given
+    dir: Option<PathBuf>,
+    /// Backends to verify, with commas between: reference, scalar, avx2, …; all if not given
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    backend: Vec<String>,
+    /// Backends whose absence is a failure
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    require: Vec<String>,
+    /// Levels of files to verify: op, model, toy, legacy; all if not given
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    level: Vec<String>,
+    /// Verify one file of packed calls of the toy model instead: an array with Input, Expected, Name, Gas
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "level"])]
+    legacy: Option<PathBuf>,
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let json = args.json;
+    let options = Verify {
+        dir: args.dir,
+        backends: args.backend,
+        require: args.require,
+        levels: args.level,
+    };
+    let report = match &args.legacy {
+        Some(file) => {
+            let bytes = files::read(file)?;
+            legacy::parse(&bytes).or_input(format!("{} is refused", file.display()))?;
+            let name = file.display().to_string();
+            options.run_legacy(&name, &bytes)
+        }
+        None => options.run(),
+    };
+    finish(report.or_input("nothing is verified")?, json)
+}
+
+fn finish(report: Report, json: bool) -> Outcome {
+    if json {
+        output::text(&format!("{}\n", to_json(&report.outcomes)))?;
+    } else {
+        output::text(&to_text(&report.outcomes))?;
+    }
+    if let Some(name) = report.absent.first() {
+        let here: Vec<_> = Target::all()
+            .into_iter()
+            .filter(|t| !matches!(t, Target::Absent(_)))
+            .map(Target::name)
+            .collect();
+        return Err(Failure::new(
+            Code::Runtime,
+            anyhow::anyhow!("the required backend {name} is absent on this machine"),
+        )
+        .hint(format!("this machine has {}", here.join(", "))));
+    }
+    let Totals { pass, fail, .. } = Totals::of(&report.outcomes);
+    if fail > 0 {
+        let first = report.outcomes.iter().find(|o| o.result.name() == "FAIL");
+        let what = |o: &Line| format!("{} on {}: {}", o.file, o.target, o.detail);
+        let first = first.map_or(String::new(), what);
+        return Err(Failure::mismatch(format!(
+            "{fail} of {} lines are FAIL; the first: {first}",
+            report.outcomes.len()
+        )));
+    }
+    if pass == 0 {
+        return Err(Failure::input("no file was verified"));
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! What a reader refuses (spec 7.1), with the place in the message.
+
+use kat::file::{FileError, MAX_BYTES, parse};
+use kat::legacy;
+
+fn refused(text: &str) -> String {
+    parse(text.as_bytes()).expect_err(text).to_string()
+}
+
+fn op(op: &str, case: &str) -> String {
+    format!(
+        r#"{{"schema":"blue-kat-1","spec_version":1,"level":"op","op":"{op}","cases":[{case}]}}"#
+    )
+}
+
+#[test]
+fn heads() {
+    for (text, why) in [
+        ("[]", "a list, must be an object"),
+        ("{}", "`schema` is missing"),
+        (r#"{"schema":"blue-kat-2"}"#, "blue-kat-2"),
+        (
+            r#"{"schema":"blue-kat-1","spec_version":2}"#,
+            "spec_version: 2",
+        ),
+        (
+            r#"{"schema":"blue-kat-1","spec_version":1,"level":"byte"}"#,
+            "index, op, model or toy",
+        ),
+        (
+            r#"{"schema":"blue-kat-1","spec_version":1,"level":"index","files":[],"more":1}"#,
+            "`more` is unknown",
+        ),
+        (r#"{"schema":"blue-kat-1","schema":"blue-kat-1"}"#, "twice"),
+    ] {
+        assert!(refused(text).contains(why), "{text}: {}", refused(text));
+    }
+    let long = vec![b' '; MAX_BYTES + 1];
+    assert!(matches!(parse(&long), Err(FileError::TooLong { .. })));
+}
+
+#[test]
+fn cases() {
+    let good = r#"{"name":"a","in":{"x":[1],"e":0},"out":[1]}"#;
+    assert!(parse(op("rdbpot", good).as_bytes()).is_ok());
+    for (case, why) in [
+        (r#"{"name":"a","in":{"x":[1]},"out":[1]}"#, "`e` is missing"),
+        (
+            r#"{"name":"a","in":{"x":[1],"e":0,"f":0},"out":[1]}"#,
+            "`f` is unknown",
+        ),
+        (
+            r#"{"name":"a","in":{"x":1,"e":0},"out":[1]}"#,
+            "a list of integers or a recipe",
+        ),
+        (
+            r#"{"name":"a","in":{"x":["9223372036854775808"],"e":0},"out":[1]}"#,
+            "cases \"a\".in.x[0]",
+        ),
+        (
+            r#"{"name":"a","in":{"x":["+1"],"e":0},"out":[1]}"#,
+            "decimal digits",
+        ),
+        (
+            r#"{"name":"a","in":{"x":["1e9"],"e":0},"out":[1]}"#,
+            "decimal digits",
+        ),
+        (
+            r#"{"name":"a","in":{"x":[1.5],"e":0},"out":[1]}"#,
+            "floating point",
+        ),
+        (
+            r#"{"name":"a","in":{"x":[1e400],"e":0},"out":[1]}"#,
+            "out of range",
+        ),
+        (
+            r#"{"name":"a","in":{"x":{"fill":{"value":0,"count":4294967296}},"e":0},"out":[1]}"#,
+            "count: 4294967296",
+        ),
+        (
+            r#"{"name":"a","in":{"x":{"splitmix64":{"seed":-1,"count":1,"low":0,"high":1}},"e":0},"out":[1]}"#,
+            "seed: -1",
+        ),
+        (
+            r#"{"name":"a","in":{"x":[1],"e":0},"out":{"count":1,"keccak256":"00"}}"#,
+            "64 lower-case",
+        ),
+        (
+            r#"{"name":1,"in":{"x":[1],"e":0},"out":[1]}"#,
+            "must be a string",
+        ),
+    ] {
+        let text = op("rdbpot", case);
+        assert!(refused(&text).contains(why), "{case}: {}", refused(&text));
+    }
+    let twice = format!("{good},{good}");
+    assert!(refused(&op("rdbpot", &twice)).contains("\"a\" appears twice"));
+    assert!(refused(&op("nothing", good)).contains("operation of spec 7.4"));
+}
+
+#[test]
+fn many_large_recipes_take_no_memory() {
+    let recipe = r#"{"splitmix64":{"seed":1,"count":1048576,"low":0,"high":1}}"#;
+    let cases: Vec<String> = (0..17)
+        .map(|i| format!(r#"{{"name":"{i}","in":{{"x":{recipe},"e":0}},"out":[1]}}"#))
+        .collect();
+    assert_eq!(
+        parse(op("rdbpot", &cases.join(",")).as_bytes()),
+        Err(FileError::RowTotal)
+    );
+    assert!(parse(op("rdbpot", &cases[..15].join(",")).as_bytes()).is_ok());
+}
+
+#[test]
+fn models() {
+    let model = |source: &str| {
+        format!(
+            r#"{{"schema":"blue-kat-1","spec_version":1,"level":"model","model":{source},"blob":{{"bytes":1,"keccak256":"{d}"}},"commitment":"{d}","runs":[],"halts":[],"edits":[]}}"#,
+            d = "0".repeat(64)
+        )
+    };
+    let recipe = |hidden: u64, layers: u64, vocab: u64| {
+        let config = format!(
+            r#"{{"scheme":"dynamic","hidden":{hidden},"layers":{layers},"heads":1,"kv_heads":1,"head_dim":2,"intermediate":4,"vocab":{vocab},"accepted_ids":1,"max_context":9,"qk_norm":0,"tied":1,"eps":0,"stop_ids":[]}}"#
+        );
+        model(&format!(
+            r#"{{"recipe":{{"config":{config},"style":"zero","seed":0}}}}"#
+        ))
+    };
+    assert!(parse(recipe(4, 1, 4).as_bytes()).is_ok());
+    assert!(parse(model(r#"{"file":"models/a.blob"}"#).as_bytes()).is_ok());
+    for (text, why) in [
+        (recipe(0, 1, 4), "hidden is 0"),
+        (recipe(4_294_967_296, 1, 4), "hidden: 4294967296"),
+        (recipe(8192, 256, 1 << 20), "must be at most 16777216"),
+        (model(r#"{"file":"../a.blob"}"#), "relative path"),
+        (model(r#"{"file":"/etc/passwd"}"#), "relative path"),
+        (model(r#"{"file":"a//b"}"#), "relative path"),
+        (model(r#"{"file":"a\\b"}"#), "relative path"),
+        (model("{}"), "`recipe` is missing"),
+    ] {
+        assert!(refused(&text).contains(why), "{why}: {}", refused(&text));
+    }
+}
+
+#[test]
+fn packed_calls() {
+    let good = r#"{"Input":"01000000","Expected":"","Name":"a","Gas":1,"NoBenchmark":true}"#;
+    assert!(legacy::parse(format!("[{good}]").as_bytes()).is_ok());
+    for (item, why) in [
+        (
+            r#"{"Input":"01000000","Expected":"","Name":"a"}"#,
+            "`Gas` is missing",
+        ),
+        (
+            r#"{"input":"01000000","Expected":"","Name":"a","Gas":1}"#,
+            "`Input` is missing",
+        ),
+        (
+            r#"{"Input":"0x01","Expected":"","Name":"a","Gas":1}"#,
+            "without 0x",
+        ),
+        (
+            r#"{"Input":"01","Name":"a","Gas":1}"#,
+            "`Expected` is missing",
+        ),
+        (
+            r#"{"Input":"01","Expected":"","Name":"a","Gas":1,"Note":""}"#,
+            "`Note` is unknown",
+        ),
+        (
+            r#"{"Input":"01","Expected":"","Name":"a","Gas":-1}"#,
+            "[0].Gas: -1",
+        ),
+        (
+            r#"{"Input":"01","Expected":"","Name":"a","Gas":1,"NoBenchmark":1}"#,
+            "a boolean",
+        ),
+        (
+            r#"{"Input":"01","ExpectedError":"bad","Name":"a"}"#,
+            "OutOfGas",
+        ),
+        (
+            r#"{"Input":"01","ExpectedError":"OutOfGas","Expected":"","Name":"a"}"#,
+            "`Expected` is unknown",
+        ),
+    ] {
+        let text = format!("[{item}]");
+        let why_not = legacy::parse(text.as_bytes()).expect_err(item).to_string();
+        assert!(why_not.contains(why), "{item}: {why_not}");
+    }
+    assert!(legacy::parse(b"{}").is_err());
+}
