@@ -8,6 +8,7 @@ mod coherence;
 mod cross;
 mod differ;
 mod full;
+mod fuzz;
 mod progress;
 mod stress;
 mod synthetic;
@@ -53,6 +54,8 @@ enum Task {
     Cross(cross::Options),
     /// Known answers on every implementation and machine, as one table
     Vectors(vectors::Options),
+    /// Run the fuzz targets, each for a time; needs a nightly compiler and cargo-fuzz
+    Fuzz(fuzz::Options),
     /// Re-export the embedded default model from models/tiny-austen
     Bless,
 }
@@ -67,6 +70,7 @@ fn main() -> anyhow::Result<()> {
         Task::Differ(options) => differ::run(&options),
         Task::Cross(options) => cross::run(&options),
         Task::Vectors(options) => vectors::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Bless => full::bless(),
     }
 }

@@ -1,7 +1,8 @@
 //! The header of a safetensors file: 8 bytes of length (little endian), JSON, data without holes.
 
 use super::SourceError;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Largest header read, as in the format's reference implementation.
@@ -64,6 +65,7 @@ pub(super) struct Entry {
 }
 
 #[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RawEntry {
     dtype: String,
     shape: Vec<u64>,
@@ -85,7 +87,8 @@ impl<'de> Deserialize<'de> for RawHeader {
                 let mut entries = Vec::new();
                 while let Some(name) = map.next_key::<String>()? {
                     if name == "__metadata__" {
-                        map.next_value::<IgnoredAny>()?;
+                        // Texts only, as the format has it; what they say is not used.
+                        map.next_value::<Option<HashMap<String, String>>>()?;
                     } else {
                         entries.push((name, map.next_value()?));
                     }
@@ -119,8 +122,11 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Result<Vec<Entry>, SourceError>
         )));
     }
     let (json, data) = rest.split_at(length as usize);
+    // A string that is skipped is not checked by the JSON reader.
+    let json =
+        std::str::from_utf8(json).map_err(|e| header_error(format!("header: not UTF-8: {e}")))?;
     let RawHeader(raw) =
-        serde_json::from_slice(json).map_err(|e| header_error(format!("header: {e}")))?;
+        serde_json::from_str(json).map_err(|e| header_error(format!("header: {e}")))?;
 
     let data_start = bytes.len() - data.len();
     let mut entries = Vec::with_capacity(raw.len());
@@ -282,6 +288,46 @@ mod tests {
         assert!(matches!(
             parse("f", &file(unknown, 5)),
             Err(SourceError::Dtype { .. })
+        ));
+    }
+
+    #[test]
+    fn metadata_are_texts() {
+        let with = |metadata: &str| {
+            let json = format!(
+                r#"{{"__metadata__":{metadata},"a":{{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}}}"#
+            );
+            parse("f", &file(&json, 1))
+        };
+        for good in ["{}", r#"{"format":"pt","größe":""}"#, "null"] {
+            assert!(with(good).is_ok(), "{good}");
+        }
+        let deep = "[".repeat(1000) + &"]".repeat(1000);
+        for bad in [
+            "1",
+            "[]",
+            r#"{"a":1}"#,
+            r#"{"a":{}}"#,
+            r#"{"a":null}"#,
+            r#""x""#,
+            &deep,
+        ] {
+            assert!(
+                matches!(with(bad), Err(SourceError::Header { .. })),
+                "{bad}"
+            );
+        }
+        // Bytes that are not UTF-8, in a text that nothing reads.
+        let mut bytes = file(r#"{"__metadata__":{"format":"pt"}}"#, 0);
+        bytes[30] = 0xc5;
+        assert!(matches!(
+            parse("f", &bytes),
+            Err(SourceError::Header { .. })
+        ));
+        let unknown = r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":0}}"#;
+        assert!(matches!(
+            parse("f", &file(unknown, 1)),
+            Err(SourceError::Header { .. })
         ));
     }
 
