@@ -129,6 +129,9 @@ pub(super) fn prove_chunk(cases: &mut Cases) {
     }
 }
 
+/// What is done to a right proof.
+type Change = fn(&mut Proof);
+
 /// The inputs of one verification.
 #[derive(Clone)]
 struct Proof {
@@ -233,15 +236,15 @@ pub(super) fn verify_chunk(cases: &mut Cases) {
             check(cases, name, deep(total, index));
         }
     }
-    let good = deep(file(5, 100), 4);
-    let wrong: [(&str, &dyn Fn(&mut Proof)); 12] = [
-        ("another commitment", &|p| p.commitment[31] ^= 1),
-        ("another length, same chunks", &|p| p.total_len += 1),
-        ("a length without chunks", &|p| p.total_len = 1024),
-        ("no length", &|p| p.total_len = 0),
-        ("another index", &|p| p.index = 3),
-        ("an index past the end", &|p| p.index = 5),
-        ("a changed byte", &|p| {
+    let good = deep(file(6, 100), 5);
+    let wrong: [(&str, Change); 12] = [
+        ("another commitment", |p| p.commitment[31] ^= 1),
+        ("another length, same chunks", |p| p.total_len += 1),
+        ("a length without chunks", |p| p.total_len = 1024),
+        ("no length", |p| p.total_len = 0),
+        ("another index", |p| p.index = 4),
+        ("an index past the end", |p| p.index = 6),
+        ("a changed byte", |p| {
             p.chunk = Row::Join(vec![
                 Row::List(vec![1, 2, 4]),
                 Row::Fill {
@@ -250,7 +253,7 @@ pub(super) fn verify_chunk(cases: &mut Cases) {
                 },
             ])
         }),
-        ("a byte less", &|p| {
+        ("a byte less", |p| {
             p.chunk = Row::Join(vec![
                 Row::List(vec![1, 2, 3]),
                 Row::Fill {
@@ -259,20 +262,23 @@ pub(super) fn verify_chunk(cases: &mut Cases) {
                 },
             ])
         }),
-        ("a changed sibling", &|p| p.proof[0][0] ^= 128),
-        ("a proof without its end", &|p| p.proof.truncate(2)),
-        ("a proof and a hash more", &|p| p.proof.push([0; 32])),
-        ("no proof", &|p| p.proof.clear()),
+        ("a changed sibling", |p| p.proof[0][0] ^= 128),
+        ("a proof without its end", |p| p.proof.truncate(1)),
+        ("a proof and a hash more", |p| p.proof.push([0; 32])),
+        ("no proof", |p| p.proof.clear()),
     ];
     for (name, change) in wrong {
         let mut p = good.clone();
         change(&mut p);
         check(cases, name.into(), p);
     }
-    // A deeper tree: siblings in another order, and an inner node passed off as a leaf.
+    // Deeper trees: siblings in another order, a chunk at the place of its neighbour.
     let mut p = deep(file(9, 2), 0);
     p.proof.swap(0, 1);
     check(cases, "siblings swapped".into(), p);
+    let mut p = deep(file(9, 2), 3);
+    p.index = 4;
+    check(cases, "the neighbour's index".into(), p);
     let mut p = deep(file(7, 3), 6);
     p.proof.reverse();
     check(cases, "siblings reversed".into(), p);
