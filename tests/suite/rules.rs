@@ -126,7 +126,12 @@ fn float_tokens(text: &str) -> Vec<String> {
                 "__m128", "__m256", "__m512", "__m128d", "__m256d", "__m512d",
             ]
             .contains(&word);
-            if ["f16", "f32", "f64", "f128", "bf16"].contains(&word) || intrinsic || vector {
+            // NEON: `vaddq_f32`, `float32x4_t`.
+            let neon = (word.starts_with("float") && word.ends_with("_t"))
+                || (word.starts_with('v')
+                    && ["_f16", "_f32", "_f64"].iter().any(|t| word.contains(t)));
+            if ["f16", "f32", "f64", "f128", "bf16"].contains(&word) || intrinsic || vector || neon
+            {
                 found.push(word.to_string());
             }
         } else if b[i].is_ascii_digit() {
@@ -175,6 +180,9 @@ fn the_scanner_sees_floats() {
         "r#\"a \" b\"#; 1.5",
         "r\"\\\"; 1.5",
         "a: __m256",
+        "vaddq_f32(a, b)",
+        "vcvtq_f32_s32(a)",
+        "a: float32x4_t",
     ] {
         assert!(!float_tokens(bad).is_empty(), "{bad}");
     }
@@ -192,6 +200,8 @@ fn the_scanner_sees_floats() {
         "e1",
         "_mm256_add_epi32(a, b)",
         "__m256i",
+        "vaddq_s32(a, b)",
+        "a: int32x4_t",
     ] {
         assert!(
             float_tokens(good).is_empty(),
