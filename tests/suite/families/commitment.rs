@@ -6,7 +6,7 @@ use int_engine::commitment::{Commitment, commitment};
 use int_engine::model::Model;
 use std::ops::Range;
 
-fn shapes() -> [Shape; 3] {
+fn shapes() -> [Shape; 4] {
     let small = Shape {
         hidden: 12,
         heads: 2,
@@ -30,6 +30,10 @@ fn shapes() -> [Shape; 3] {
         Shape {
             tied: false,
             qk_norm: true,
+            ..small.clone()
+        },
+        Shape {
+            static_scheme: true,
             ..small
         },
     ]
@@ -220,6 +224,27 @@ fn family_22_every_field_of_the_configuration() {
         let free = ["accepted_ids", "max_context", "eps", "stop_ids"].contains(&name);
         let mismatch = matches!(error, BlobError::CommitmentMismatch { .. });
         assert_eq!(mismatch, free, "{what}: {error}");
+    }
+}
+
+/// The scheme stands before the lengths: 8 bytes of magic, two versions.
+#[test]
+fn family_22_the_scheme() {
+    for shape in shapes() {
+        let blob = build(&shape, Style::Plausible, 2);
+        let scheme = blob.bytes[16];
+        assert_eq!(scheme, if shape.static_scheme { 2 } else { 1 });
+        for other in [0, 1, 2, 3, 255] {
+            if other != scheme {
+                let error = differs(&blob, &format!("scheme {other}"), |b| b[16] = other);
+                let known = [1, 2].contains(&other);
+                assert_eq!(
+                    matches!(error, BlobError::Scheme { .. }),
+                    !known,
+                    "{other}: {error}"
+                );
+            }
+        }
     }
 }
 

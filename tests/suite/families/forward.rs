@@ -24,6 +24,11 @@ fn shapes() -> Vec<Shape> {
             head_dim: 12,
             hidden: 80,
             intermediate: 77,
+            ..s.clone()
+        },
+        Shape {
+            static_scheme: true,
+            qk_norm: true,
             ..s
         },
     ]

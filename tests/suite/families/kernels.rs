@@ -158,6 +158,7 @@ fn family_16_whole_models_of_awkward_widths() {
             layers: 1,
             ctx: 4,
             qk_norm: hidden % 2 == 1,
+            static_scheme: intermediate % 2 == 1,
             ..Shape::default()
         };
         for style in [Style::Extreme, Style::Plausible] {
