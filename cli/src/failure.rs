@@ -48,15 +48,6 @@ impl Failure {
         }
     }
 
-    /// The same failure as bad input, for commands in which another exit code is a result.
-    #[must_use]
-    pub(crate) fn into_input(mut self) -> Self {
-        if self.code != Code::Closed && !self.told {
-            self.code = Code::Input;
-        }
-        self
-    }
-
     /// A failure of the machine or the network, from a message.
     pub(crate) fn runtime(message: impl Display) -> Self {
         Self::new(Code::Runtime, anyhow::anyhow!("{message}"))

@@ -135,7 +135,7 @@ fn their_trace() -> PathBuf {
 fn found(args: &[&str]) -> Value {
     let output = run(blue(["kat", "bisect", "--json"]).args(args));
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+    assert_eq!(output.status.code(), Some(3), "{args:?}: {stderr}");
     assert!(stderr.is_empty(), "{stderr}");
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
@@ -182,7 +182,7 @@ fn a_planted_fault_is_found_with_its_layer_and_operation() {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let line = "first difference: position 0, layer 1, op k_rotate; element ";
     assert!(text.contains(line), "{text}");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(3));
     // The sides exchanged.
     let report = found(&[theirs, "reference"]);
     assert_eq!(report["difference"]["op"], "k_rotate");

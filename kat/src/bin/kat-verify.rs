@@ -51,6 +51,8 @@ fn main() -> ExitCode {
             }
             if report.passed() {
                 ExitCode::SUCCESS
+            } else if report.absent.is_empty() {
+                ExitCode::from(3)
             } else {
                 ExitCode::FAILURE
             }

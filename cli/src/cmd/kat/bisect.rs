@@ -37,7 +37,7 @@ Both sides are compared in the order of computation, as far as they have operati
 comparison ends at the first difference. The element is known where both sides have values: a backend
 computes them, a file has them when it was written with --values.
 
-Exit codes: 0 no difference, 1 a difference, 2 usage, unreadable or incomparable input, or trouble here.";
+Exit codes: 0 no difference, 3 a difference, 2 input that cannot be read or compared, 1 trouble here.";
 
 /// Find the first operation at which two traces or backends differ.
 #[derive(clap::Args)]
@@ -67,9 +67,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let report = compare(args).map_err(Failure::into_input)?;
+    let report = compare(args)?;
     if report.difference.is_some() {
-        Err(Failure::told(Code::Runtime))
+        Err(Failure::told(Code::Mismatch))
     } else {
         Ok(())
     }
