@@ -10,6 +10,7 @@ use std::time::Instant;
 
 /// Where the toolchain lies.
 #[derive(clap::Args, Clone)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Folder of the toolchain and its builds (default: target/cross)
     #[arg(long)]

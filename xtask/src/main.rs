@@ -74,3 +74,13 @@ fn main() -> anyhow::Result<()> {
         Task::Bless => full::bless(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}
