@@ -134,15 +134,15 @@ type Change = fn(&mut Proof);
 
 /// The inputs of one verification.
 #[derive(Clone)]
-struct Proof {
+pub(super) struct Proof {
     commitment: spec::Hash,
     total_len: u64,
     index: u64,
     chunk: Row,
-    proof: Vec<spec::Hash>,
+    pub(super) proof: Vec<spec::Hash>,
 }
 
-fn check(cases: &mut Cases, name: String, p: Proof) {
+pub(super) fn check(cases: &mut Cases, name: String, p: Proof) {
     cases.add(
         name,
         vec![
@@ -156,7 +156,7 @@ fn check(cases: &mut Cases, name: String, p: Proof) {
 }
 
 /// The chunk of a tree whose other leaves are zero hashes: proofs of any depth without their file.
-fn deep(total_len: u64, index: u64) -> Proof {
+pub(super) fn deep(total_len: u64, index: u64) -> Proof {
     let count = spec::chunk_count(total_len);
     let size = if index == 0 {
         1024

@@ -79,6 +79,7 @@ fn record(e: &mut Edits<'_>, config: &Config) {
     e.flip("magic", 7);
     e.u32("format_version 0", FORMAT_VERSION, 0);
     e.u32("format_version 2", FORMAT_VERSION, 2);
+    e.u32("spec_version 0", SPEC_VERSION, 0);
     e.u32("spec_version 2", SPEC_VERSION, 2);
     for scheme in [0, 3, 255] {
         e.bytes(&format!("scheme {scheme}"), SCHEME, &[scheme]);
@@ -220,6 +221,11 @@ fn manifest(e: &mut Edits<'_>) {
         e.push(name, Vec::new(), Some(length));
     }
     e.push(
+        "a byte more, and said so",
+        vec![(TOTAL_LEN, (total + 1).to_le_bytes().to_vec())],
+        Some(total + 1),
+    );
+    e.push(
         "a byte less, and said so",
         vec![(TOTAL_LEN, (total - 1).to_le_bytes().to_vec())],
         Some(total - 1),
@@ -279,6 +285,66 @@ fn values(e: &mut Edits<'_>) {
         let rows = entry.shape[0] as usize;
         e.bytes("no final gain", entry.offset, &vec![0; 2 * rows]);
     }
+}
+
+/// The manifest's metadata as other pairs of the same length: the last value is filled up.
+fn metadata_pairs(e: &mut Edits<'_>, name: &str, pairs: &[(&[u8], &[u8])]) {
+    let text = |t: &[u8]| [&(t.len() as u32).to_le_bytes()[..], t].concat();
+    let old: usize = e
+        .header
+        .metadata
+        .iter()
+        .map(|(k, v)| 8 + k.len() + v.len())
+        .sum();
+    let mut bytes = (pairs.len() as u32).to_le_bytes().to_vec();
+    let (last, rest) = pairs.split_last().expect("at least one pair");
+    for (key, value) in rest {
+        bytes.extend([text(key), text(value)].concat());
+    }
+    bytes.extend(text(last.0));
+    let room = 4 + old - bytes.len() - 4;
+    let filled: Vec<u8> = last
+        .1
+        .iter()
+        .copied()
+        .chain(std::iter::repeat(b'.'))
+        .take(room)
+        .collect();
+    bytes.extend(text(&filled));
+    e.bytes(name, 1024, &bytes);
+}
+
+/// Edits of the metadata of a blob that has some.
+pub(super) fn metadata(header: &Header, blob: &[u8]) -> Vec<Edit> {
+    let mut e = Edits {
+        blob,
+        header,
+        list: Vec::new(),
+    };
+    metadata_pairs(&mut e, "keys ascend", &[(b"a", b"1"), (b"b", b"2")]);
+    metadata_pairs(&mut e, "equal keys", &[(b"a", b"1"), (b"a", b"2")]);
+    metadata_pairs(&mut e, "keys descend", &[(b"b", b"1"), (b"a", b"2")]);
+    metadata_pairs(
+        &mut e,
+        "a key and its beginning",
+        &[(b"ab", b"1"), (b"a", b"2")],
+    );
+    metadata_pairs(&mut e, "an empty key", &[(b"", b"1"), (b"a", b"2")]);
+    metadata_pairs(&mut e, "an empty value", &[(b"a", b""), (b"b", b"2")]);
+    metadata_pairs(&mut e, "a key of 64 bytes", &[(&[b'k'; 64], b"1")]);
+    metadata_pairs(&mut e, "a key of 65 bytes", &[(&[b'k'; 65], b"1")]);
+    metadata_pairs(&mut e, "a key that is not UTF-8", &[(b"a\xff", b"1")]);
+    metadata_pairs(
+        &mut e,
+        "a value that is not UTF-8",
+        &[(b"a", b"\xc0\x80"), (b"b", b"2")],
+    );
+    metadata_pairs(
+        &mut e,
+        "a value of two-byte letters",
+        &[(b"a", "\u{e9}\u{fc}".as_bytes()), (b"b", b"2")],
+    );
+    e.list
 }
 
 /// The edits of a recipe blob of two layers.

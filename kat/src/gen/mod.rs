@@ -6,6 +6,7 @@ mod edits;
 mod legacy;
 mod models;
 mod products;
+mod rare;
 mod rotations;
 mod rows;
 mod scalars;
@@ -129,22 +130,38 @@ fn operations() -> Vec<OpFile> {
             "rms" => rows::rms(&mut cases),
             "norm" => rows::norm(&mut cases),
             "norm_static" => rows::norm_static(&mut cases),
-            "head_norm" => rows::head_norm(&mut cases),
+            "head_norm" => {
+                rows::head_norm(&mut cases);
+                rare::head_norm(&mut cases);
+            }
             "requantize" => products::requantize(&mut cases),
             "linear" => products::linear(&mut cases),
-            "rope_angle" => rotations::rope_angle(&mut cases),
+            "rope_angle" => {
+                rotations::rope_angle(&mut cases);
+                rare::rope_angle(&mut cases);
+            }
             "rope" => rotations::rope(&mut cases),
             "had_block" | "pow2_block" => rotations::blocks(&mut cases),
             "had_forward" | "had_transpose" => rotations::hadamard(&mut cases),
-            "attend" => attention::attend(&mut cases),
+            "attend" => {
+                attention::attend(&mut cases);
+                rare::attend(&mut cases);
+            }
             "argmax" => chain::argmax(&mut cases),
             "keccak256" => chain::keccak(&mut cases),
             "commitment" => chain::commitment(&mut cases),
             "prove_chunk" => chain::prove_chunk(&mut cases),
-            "verify_chunk" => chain::verify_chunk(&mut cases),
+            "verify_chunk" => {
+                chain::verify_chunk(&mut cases);
+                rare::chunks(&mut cases);
+                rare::forged_chunks(&mut cases);
+            }
             "toy_gemm" => toy::gemm(&mut cases),
             "toy_norm" => toy::norm(&mut cases),
-            "toy_attend" => toy::attend(&mut cases),
+            "toy_attend" => {
+                toy::attend(&mut cases);
+                rare::toy_attend(&mut cases);
+            }
             "toy_swiglu" => toy::swiglu(&mut cases),
             name => unreachable!("{name} has cases"),
         }

@@ -247,6 +247,14 @@ fn recipes() -> Vec<(&'static str, Dims, Style, u64, Ask)> {
             16,
             Usual,
         ),
+        // One channel in the MLP: its saturation is half of the largest magnitude.
+        (
+            "narrow_static",
+            fixed(untied(shape(8, 8, (1, 1, 2), 1))),
+            Extreme,
+            1,
+            Usual,
+        ),
         ("zero", qk_norm(shape(12, 1, (2, 1, 4), 12)), Zero, 1, Usual),
         (
             "zero_static",
@@ -474,13 +482,13 @@ fn tiny(root: &Path) -> Result<ModelFile, GenerateError> {
     let bytes = set::read(&root.join(TINY), MAX_BLOB)?;
     let mut file = empty(BlobSource::File(TINY.into()), &bytes);
     let model = load(TINY, &bytes)?;
-    let dims = int_engine::blob::Header::parse(&bytes).map_err(|e| GenerateError::Blob {
+    let header = int_engine::blob::Header::parse(&bytes).map_err(|e| GenerateError::Blob {
         name: TINY.into(),
         why: e.to_string(),
     })?;
     let asker = Asker {
         model: &*model,
-        dims: dims.config.dims(),
+        dims: header.config.dims(),
     };
     let readme = Row::List(vec![1, 7, 13, 2, 500, 1023, 1532, 0]);
     let mut s = Stream::new(9100);
@@ -490,5 +498,6 @@ fn tiny(root: &Path) -> Result<ModelFile, GenerateError> {
         asker.run("six ids", random, 8, true, true),
         asker.run("one id", Row::List(vec![0]), 12, false, true),
     ];
+    file.edits = edits::metadata(&header, &bytes);
     Ok(file)
 }
