@@ -190,6 +190,7 @@ def prove_chunk(blob, index):
 
 
 def verify_chunk(commitment_, total_len, index, chunk, proof):
+    expect(max(abs(total_len), abs(index)) <= 1 << 64, 'total_len and index')
     chunk = bytes(each(chunk, *BYTE, 'chunk'))
     return int(commitment.verify_chunk(bytes.fromhex(commitment_), total_len, index, chunk, [bytes.fromhex(h) for h in proof]))
 

@@ -1,5 +1,7 @@
 //! What a reader refuses (spec 7.1), with the place in the message.
 
+use std::path::Path;
+
 use kat::file::{FileError, MAX_BYTES, parse};
 use kat::legacy;
 
@@ -96,6 +98,30 @@ fn cases() {
     let twice = format!("{good},{good}");
     assert!(refused(&op("rdbpot", &twice)).contains("\"a\" appears twice"));
     assert!(refused(&op("nothing", good)).contains("operation of spec 7.4"));
+}
+
+/// spec 7.4: every input of `verify_chunk` is in the domain; what is no uint64 has no valid proof.
+#[test]
+fn numbers_of_a_chunk_may_be_any_integer() {
+    for (total_len, index) in [
+        ("-1", "0"),
+        ("2048", "-1"),
+        ("\"18446744073709551615\"", "0"),
+        ("\"18446744073709551616\"", "0"),
+        ("2048", "\"18446744073709551616\""),
+    ] {
+        let verdict = |out: u8| {
+            let digest = "0".repeat(64);
+            let case = format!(
+                r#"{{"name":"a","in":{{"commitment":"{digest}","total_len":{total_len},"index":{index},"chunk":[],"proof":[]}},"out":{out}}}"#
+            );
+            let file = parse(op("verify_chunk", &case).as_bytes()).expect("a file");
+            kat::verify::check(&file, Path::new("."), &kat::target::ReferenceTarget)
+        };
+        assert_eq!(verdict(0), Ok(()), "{total_len} {index}");
+        let why = verdict(1).expect_err("a wrong answer");
+        assert_eq!(why, "case a: expected 1, found 0", "{total_len} {index}");
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@ mod toy;
 pub use config::{BlobRecipe, Scheme, Style};
 pub use error::FileError;
 pub(crate) use error::short;
-pub(crate) use models::ids;
 pub use models::{BlobSource, Edit, HaltCase, ModelFile, Run};
+pub(crate) use models::{MAX_BLOB, ids};
 pub use ops::{Case, OpFile};
 pub use toy::{Call, ToyFile, ToyLogits, ToyTokens};
 

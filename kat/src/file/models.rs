@@ -7,8 +7,8 @@ use crate::hex;
 use crate::json::Json;
 use crate::row::Row;
 
-/// Largest blob of a recipe, of a file and of an edit.
-pub(super) const MAX_BLOB: u64 = 1 << 24;
+/// Largest blob of a recipe, of a file and of an edit, in bytes.
+pub(crate) const MAX_BLOB: u64 = 1 << 24;
 /// Longest prompt: the largest context there is, and one more.
 const MAX_PROMPT: usize = 32769;
 /// Names of the halts (spec 3.5).

@@ -8,14 +8,13 @@ use int_engine::engine::logits_digest;
 use super::GenerateError;
 use super::edits;
 use crate::blob;
-use crate::file::{BlobRecipe, BlobSource, HaltCase, ModelFile, Run, Style, ids};
+use crate::file::{BlobRecipe, BlobSource, HaltCase, MAX_BLOB, ModelFile, Run, Style, ids};
 use crate::row::{Row, Stream};
 use crate::set;
 use crate::target::{Model, Models, Ops, ReferenceTarget, Stop};
 
 /// The blob of the default model, below the repository's root.
 const TINY: &str = "models/default/blue-tiny.blob";
-const MAX_BLOB: u64 = 1 << 24;
 
 /// Shapes by what they reach; 61 of 67 ids accepted and a context of 48 if not said otherwise.
 fn base() -> Dims {

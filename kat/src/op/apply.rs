@@ -83,13 +83,21 @@ pub(crate) fn apply(args: &Args<'_>, target: &(impl Ops + ?Sized)) -> Vec<Answer
             let proof = target.prove_chunk(&bytes(row("blob")), int("index") as u64);
             vec![Digests(proof)]
         }
-        "verify_chunk" => vec![Int(i64::from(target.verify_chunk(
-            args.digest("commitment"),
-            int("total_len") as u64,
-            int("index") as u64,
-            &bytes(row("chunk")),
-            args.digests("proof"),
-        )))],
+        "verify_chunk" => {
+            let (total_len, index) = (args.wide("total_len"), args.wide("index"));
+            // spec 5.3: what is no uint64 has no valid proof.
+            let holds = match (total_len.try_into(), index.try_into()) {
+                (Ok(total_len), Ok(index)) => target.verify_chunk(
+                    args.digest("commitment"),
+                    total_len,
+                    index,
+                    &bytes(row("chunk")),
+                    args.digests("proof"),
+                ),
+                _ => false,
+            };
+            vec![Int(holds.into())]
+        }
         "toy_gemm" => vec![Row(target.toy_gemm(
             row("weight"),
             row("x"),

@@ -1,6 +1,7 @@
 //! The lines of a trace as JSON.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub(super) struct HeaderLine {
     pub(super) schema: String,
     pub(super) commitment: String,
-    pub(super) prompt: Vec<u32>,
+    pub(super) prompt: Vec<Integer<u32>>,
     pub(super) target: String,
     pub(super) machine: String,
 }
@@ -20,71 +21,105 @@ pub(super) struct HeaderLine {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EntryLine {
-    pub(super) position: u64,
+    pub(super) position: Integer<u64>,
     // Named, so that a missing member is not taken for null.
     #[serde(deserialize_with = "Option::deserialize")]
-    pub(super) layer: Option<u64>,
+    pub(super) layer: Option<Integer<u64>>,
     pub(super) op: String,
-    pub(super) count: u64,
+    pub(super) count: Integer<u64>,
     pub(super) digest: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) values: Option<Vec<Integer>>,
+    // Named, so that null is not taken for a missing member.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
+    pub(super) values: Option<Vec<Integer<i64>>>,
 }
 
-/// An integer as spec 7.1 writes it: a number below 2^53 in magnitude, else a string of decimal digits.
-pub(super) struct Integer(pub(super) i64);
+fn present<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<Integer<i64>>>, D::Error> {
+    Vec::deserialize(deserializer).map(Some)
+}
+
+/// An integer as spec 7.1 writes it: a number below 2^53 in magnitude, else a string of decimal digits. Either form
+/// is read.
+pub(super) struct Integer<T>(pub(super) T);
+
+/// A type of integers, by what messages call it.
+pub(super) trait Width: Copy + TryFrom<i128> + Into<i128> {
+    const NAME: &'static str;
+}
+
+impl Width for u32 {
+    const NAME: &'static str = "a uint32";
+}
+
+impl Width for u64 {
+    const NAME: &'static str = "a uint64";
+}
+
+impl Width for i64 {
+    const NAME: &'static str = "an int64";
+}
 
 /// Numbers of this magnitude or more are strings.
-const LIMIT: u64 = 1 << 53;
+const LIMIT: u128 = 1 << 53;
 
-impl Serialize for Integer {
+impl<T: Width> Serialize for Integer<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0.unsigned_abs() < LIMIT {
-            serializer.serialize_i64(self.0)
-        } else {
-            serializer.collect_str(&self.0)
+        let v: i128 = self.0.into();
+        match i64::try_from(v) {
+            Ok(small) if v.unsigned_abs() < LIMIT => serializer.serialize_i64(small),
+            _ => serializer.collect_str(&v),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Integer {
+impl<'de, T: Width> Deserialize<'de> for Integer<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(IntegerVisitor)
+        deserializer.deserialize_any(IntegerVisitor(PhantomData))
     }
 }
 
-struct IntegerVisitor;
+struct IntegerVisitor<T>(PhantomData<T>);
 
-impl Visitor<'_> for IntegerVisitor {
-    type Value = Integer;
+impl<T: Width> IntegerVisitor<T> {
+    fn number<E: Error>(v: i128) -> Result<Integer<T>, E> {
+        if v.unsigned_abs() >= LIMIT {
+            return Err(E::custom(format!(
+                "{v} is 2^53 or more in magnitude: it must be a string"
+            )));
+        }
+        let narrow = T::try_from(v).map(Integer);
+        narrow.map_err(|_| E::custom(format!("{v} is not {}", T::NAME)))
+    }
+}
+
+impl<T: Width> Visitor<'_> for IntegerVisitor<T> {
+    type Value = Integer<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an integer, as a string of digits from 2^53 on")
     }
 
-    fn visit_i64<E: Error>(self, v: i64) -> Result<Integer, E> {
-        if v.unsigned_abs() < LIMIT {
-            Ok(Integer(v))
-        } else {
-            Err(E::custom(format!(
-                "{v} is 2^53 or more in magnitude: it must be a string"
-            )))
-        }
+    fn visit_i64<E: Error>(self, v: i64) -> Result<Integer<T>, E> {
+        Self::number(v.into())
     }
 
-    fn visit_u64<E: Error>(self, v: u64) -> Result<Integer, E> {
-        match i64::try_from(v) {
-            Ok(v) => self.visit_i64(v),
-            Err(_) => Err(E::custom(format!("{v} is not an int64"))),
-        }
+    fn visit_u64<E: Error>(self, v: u64) -> Result<Integer<T>, E> {
+        Self::number(v.into())
     }
 
-    fn visit_str<E: Error>(self, v: &str) -> Result<Integer, E> {
+    fn visit_str<E: Error>(self, v: &str) -> Result<Integer<T>, E> {
         let digits = v.strip_prefix('-').unwrap_or(v);
-        match v.parse() {
-            Ok(value) if digits.bytes().all(|b| b.is_ascii_digit()) => Ok(Integer(value)),
+        let value = v.parse::<i128>().ok().and_then(|v| T::try_from(v).ok());
+        match value {
+            Some(value) if digits.bytes().all(|b| b.is_ascii_digit()) => Ok(Integer(value)),
             _ => Err(E::custom(format!(
-                "{v:?} is not an int64 in decimal digits"
+                "{v:?} is not {} in decimal digits",
+                T::NAME
             ))),
         }
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead, Read as _};
 
 use int_engine::probe::Op;
 
-use super::line::{EntryLine, HeaderLine};
+use super::line::{EntryLine, HeaderLine, Integer};
 use super::{Entry, Header, MAX_LINE, Place, SCHEMA, TraceError, row_digest};
 use crate::hex;
 
@@ -55,7 +55,7 @@ impl<R: BufRead> Reader<R> {
         }
         reader.header = Header {
             commitment: reader.digest("commitment", &line.commitment)?,
-            prompt: line.prompt,
+            prompt: line.prompt.into_iter().map(|id| id.0).collect(),
             target: line.target,
             machine: line.machine,
         };
@@ -109,10 +109,10 @@ impl<R: BufRead> Reader<R> {
         }
         let line = self.line;
         let EntryLine {
-            position,
+            position: Integer(position),
             layer,
             op,
-            count,
+            count: Integer(count),
             digest,
             values,
         } = self.parse()?;
@@ -133,7 +133,7 @@ impl<R: BufRead> Reader<R> {
         let place = Place {
             position: position as usize,
             // Beyond any model, and still in order.
-            layer: layer.map(|layer| usize::try_from(layer).unwrap_or(usize::MAX)),
+            layer: layer.map(|layer| usize::try_from(layer.0).unwrap_or(usize::MAX)),
             op,
         };
         if let Some(before) = self.last.filter(|&before| before >= place) {

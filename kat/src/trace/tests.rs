@@ -218,7 +218,11 @@ fn every_defect_is_named_with_its_line() {
         ),
         (
             with("\"position\":0", "\"position\":-1"),
-            "line 3: invalid value",
+            "line 3: -1 is not a uint64",
+        ),
+        (
+            with("\"position\":0", "\"position\":\"0x0\""),
+            "line 3: \"0x0\" is not a uint64 in decimal digits",
         ),
         (
             with("\"position\":0", "\"position\":0.0"),
@@ -256,6 +260,11 @@ fn every_defect_is_named_with_its_line() {
             "2^53 or more",
         ),
         (
+            with("\"count\":2", "\"count\":9007199254740992"),
+            "2^53 or more",
+        ),
+        (with("}", ",\"values\":null}"), "line 3: invalid type: null"),
+        (
             with("}", ",\"values\":[5,\"+6\"]}"),
             "not an int64 in decimal digits",
         ),
@@ -273,9 +282,31 @@ fn every_defect_is_named_with_its_line() {
 }
 
 #[test]
+fn an_integer_may_be_a_string_everywhere() {
+    let header = HEADER.replace("COMMIT", &"0".repeat(64));
+    let line = LINE.replace(
+        "DIGEST",
+        &row_digest(&[5, 6]).map(|b| format!("{b:02x}")).concat(),
+    );
+    let plain = [&header[..], &line].join("\n");
+    let quoted = plain
+        .replace("\"position\":0", "\"position\":\"0\"")
+        .replace("\"layer\":1", "\"layer\":\"1\"")
+        .replace("\"count\":2", "\"count\":\"2\"")
+        .replace("\"prompt\":[1,", "\"prompt\":[\"1\",");
+    assert_eq!(quoted.matches('"').count(), plain.matches('"').count() + 8);
+    let all = |text: &str| {
+        let reader = Reader::new(text.as_bytes()).unwrap();
+        let header = reader.header().clone();
+        (header, reader.map(Result::unwrap).collect::<Vec<_>>())
+    };
+    assert_eq!(all(&quoted), all(&plain));
+}
+
+#[test]
 fn declared_sizes_reserve_nothing_and_lines_are_bounded() {
-    let huge = LINE.replace("\"count\":2", "\"count\":18446744073709551615");
-    let huge = huge.replace("\"layer\":1", "\"layer\":18446744073709551615");
+    let huge = LINE.replace("\"count\":2", "\"count\":\"18446744073709551615\"");
+    let huge = huge.replace("\"layer\":1", "\"layer\":\"18446744073709551615\"");
     let text = [HEADER, &huge]
         .join("\n")
         .replace("COMMIT", &"0".repeat(64));

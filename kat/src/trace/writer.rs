@@ -22,7 +22,7 @@ impl<W: Write> Writer<W> {
         writer.line(&HeaderLine {
             schema: SCHEMA.to_owned(),
             commitment: hex::encode(&header.commitment),
-            prompt: header.prompt.clone(),
+            prompt: header.prompt.iter().map(|&id| Integer(id)).collect(),
             target: header.target.clone(),
             machine: header.machine.clone(),
         })?;
@@ -36,10 +36,10 @@ impl<W: Write> Writer<W> {
     pub fn entry(&mut self, entry: &Entry) -> io::Result<()> {
         let values = entry.values.as_ref();
         self.line(&EntryLine {
-            position: entry.place.position as u64,
-            layer: entry.place.layer.map(|layer| layer as u64),
+            position: Integer(entry.place.position as u64),
+            layer: entry.place.layer.map(|layer| Integer(layer as u64)),
             op: entry.place.op.name().to_owned(),
-            count: entry.count as u64,
+            count: Integer(entry.count as u64),
             digest: hex::encode(&entry.digest),
             values: values.map(|values| values.iter().map(|&v| Integer(v)).collect()),
         })

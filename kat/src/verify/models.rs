@@ -6,13 +6,10 @@ use int_engine::engine::logits_digest;
 
 use super::Checked;
 use crate::blob;
-use crate::file::ids;
-use crate::file::{BlobSource, Edit, HaltCase, ModelFile, Run};
+use crate::file::{BlobSource, Edit, HaltCase, MAX_BLOB, ModelFile, Run, ids};
 use crate::hex;
 use crate::set;
 use crate::target::{Halt, Implementation, Model, Stop};
-
-const MAX_BLOB: u64 = 1 << 24;
 
 /// The bytes that the file speaks of.
 pub(super) fn blob(file: &ModelFile, root: &Path) -> Result<Vec<u8>, String> {
