@@ -5,7 +5,7 @@
     python3 kat/oracle trace BLOB --ids 1,7,13 [-o FILE] [--logits all|last|none] [--values]
     python3 kat/oracle commitment BLOB
 
-Exit status: 0, 1 where an answer differs or there is nothing to verify, 2 for input that is malformed or refused.
+Exit status: 0, 3 where an answer differs, 2 for input that is malformed or refused, or nothing to verify.
 """
 import argparse
 import json
@@ -91,8 +91,7 @@ def load(path):
 def command_verify(args):
     """Exit status of verify."""
     if not os.path.isdir(args.dir):
-        print('%s is not a folder' % args.dir, file=sys.stderr)
-        return 1
+        raise Refused('%s is not a folder' % args.dir)
 
     def emit(row):
         if not args.json:
@@ -102,11 +101,10 @@ def command_verify(args):
     if args.json:
         print(json.dumps(rows, indent=1))
     if not any(row['target'] == verify.TARGET for row in rows):
-        print('there are no vector files in %s' % args.dir, file=sys.stderr)
-        return 1
+        raise Refused('there are no vector files in %s' % args.dir)
     if malformed:
         return 2
-    return 1 if any(row['result'] == 'FAIL' for row in rows) else 0
+    return 3 if any(row['result'] == 'FAIL' for row in rows) else 0
 
 
 def command_run(args):

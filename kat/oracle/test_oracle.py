@@ -341,8 +341,8 @@ class Files(unittest.TestCase):
         self.assertEqual([row['file'] for row in self.verify('--level', 'toy')[1] if row['target'] == 'oracle'], ['toy.json'])
 
     def test_an_empty_folder_and_none_fail(self):
-        self.assertEqual(self.verify()[0], 1)
-        self.assertEqual(quietly(['verify', os.path.join(self.folder, 'none')])[0], 1)
+        self.assertEqual(self.verify()[0], 2)
+        self.assertEqual(quietly(['verify', os.path.join(self.folder, 'none')])[0], 2)
 
     def test_every_altered_answer_is_noticed(self):
         for path, value in sample_files().items():
@@ -362,7 +362,7 @@ class Files(unittest.TestCase):
     def test_a_failure_names_case_and_index(self):
         write_set(self.folder, {'ops/rdbpot.json': op_file('rdbpot', ('halves', {'x': [2, 4], 'e': 1}, [1, 3]))})
         status, rows, _ = self.verify()
-        self.assertEqual((status, rows[0]['detail']), (1, 'case halves, index 1: expected 3, found 2'))
+        self.assertEqual((status, rows[0]['detail']), (3, 'case halves, index 1: expected 3, found 2'))
 
     def test_a_changed_file_is_named_by_the_index(self):
         files = sample_files()
@@ -370,7 +370,7 @@ class Files(unittest.TestCase):
         with open(os.path.join(self.folder, 'toy.json'), 'a') as file:
             file.write(' ')
         status, rows, _ = self.verify()
-        self.assertEqual((status, [(r['file'], r['target']) for r in rows if r['result'] == 'FAIL']), (1, [('toy.json', 'index')]))
+        self.assertEqual((status, [(r['file'], r['target']) for r in rows if r['result'] == 'FAIL']), (3, [('toy.json', 'index')]))
 
     def test_hostile_json_has_a_message_and_status_2(self):
         good = json.dumps(op_file('rdbpot', ('a', {'x': [3], 'e': 1}, [2])))
