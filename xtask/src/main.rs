@@ -9,6 +9,7 @@ mod cross;
 mod differ;
 mod full;
 mod fuzz;
+mod mutants;
 mod progress;
 mod stress;
 mod synthetic;
@@ -56,6 +57,8 @@ enum Task {
     Vectors(vectors::Options),
     /// Run the fuzz targets, each for a time; needs a nightly compiler and cargo-fuzz
     Fuzz(fuzz::Options),
+    /// Mistakes planted in the reference: which levels of the known answers notice each
+    Mutants(mutants::Options),
     /// Re-export the embedded default model from models/tiny-austen
     Bless,
 }
@@ -71,6 +74,7 @@ fn main() -> anyhow::Result<()> {
         Task::Cross(options) => cross::run(&options),
         Task::Vectors(options) => vectors::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Mutants(options) => mutants::run(&options),
         Task::Bless => full::bless(),
     }
 }

@@ -1,0 +1,201 @@
+//! Section 5: Keccak-256, the tree, proofs.
+
+use super::{Mutant, m};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    m(
+        "keccak-sha3-padding",
+        "5",
+        "keccak256",
+        "the padding of SHA-3",
+        &[("^= 0x01", "^= 0x06")],
+    ),
+    m(
+        "keccak-no-last-bit",
+        "5",
+        "keccak256",
+        "the padding's last bit left out",
+        &[("^= 0x80", "^= 0x00")],
+    ),
+    m(
+        "keccak-whole-blocks",
+        "5",
+        "keccak256",
+        "no block of padding after whole blocks",
+        &[(
+            "absorb(&last);",
+            "if data.is_empty() || data.len() > whole { absorb(&last); }",
+        )],
+    ),
+    m(
+        "keccak-one-bit-room",
+        "5",
+        "keccak256",
+        "padding of a single byte overwritten",
+        &[("last[RATE - 1] ^= 0x80", "last[RATE - 1] = 0x80")],
+    ),
+    m(
+        "keccak-rotations",
+        "5",
+        "keccak_f",
+        "rotations of the step before",
+        &[("(t + 1) * (t + 2) / 2", "t * (t + 1) / 2")],
+    ),
+    m(
+        "keccak-rounds",
+        "5",
+        "keccak_f",
+        "one round left out",
+        &[(
+            "in ROUND_CONSTANTS",
+            "in ROUND_CONSTANTS.into_iter().skip(1)",
+        )],
+    ),
+    m(
+        "keccak-chi",
+        "5",
+        "keccak_f",
+        "the other neighbour negated",
+        &[(
+            "!old[(x + 1) % 5] & old[(x + 2) % 5]",
+            "old[(x + 1) % 5] & !old[(x + 2) % 5]",
+        )],
+    ),
+    m(
+        "leaf-prefix",
+        "5.2",
+        "leaf",
+        "leaves with the prefix of nodes",
+        &[("0x00", "0x01")],
+    ),
+    m(
+        "leaf-no-prefix",
+        "5.2",
+        "leaf",
+        "leaves without a prefix",
+        &[("&[&[0x00], chunk].concat()", "chunk")],
+    ),
+    m(
+        "node-order",
+        "5.2",
+        "node",
+        "right before left",
+        &[("&left[..], right", "&right[..], left")],
+    ),
+    m(
+        "node-sorted",
+        "5.2",
+        "node",
+        "the smaller hash first",
+        &[(
+            "keccak256(",
+            "let (left, right) = if left < right { (left, right) } else { (right, left) };\n    keccak256(",
+        )],
+    ),
+    m(
+        "seal-little-endian",
+        "5.2",
+        "seal",
+        "the length in little-endian",
+        &[("to_be_bytes", "to_le_bytes")],
+    ),
+    m(
+        "seal-no-length",
+        "5.2",
+        "seal",
+        "the length not bound",
+        &[("&total_len.to_be_bytes()", "&(total_len * 0).to_be_bytes()")],
+    ),
+    m(
+        "seal-tag",
+        "5.2",
+        "seal",
+        "another tag",
+        &[("blue.commitment.v1", "blue.commitment.v0")],
+    ),
+    m(
+        "tree-balanced",
+        "5.2",
+        "split",
+        "trees split in the middle",
+        &[("1 << (63 - (m - 1).leading_zeros())", "m.div_ceil(2)")],
+    ),
+    m(
+        "chunks-no-record",
+        "5.1",
+        "leaves",
+        "the record not a chunk of its own",
+        &[("blob.len().min(1024)", "blob.len().min(65536)")],
+    ),
+    m(
+        "chunks-smaller",
+        "5.1",
+        "leaves",
+        "chunks of 32768 bytes",
+        &[("chunks(65536)", "chunks(32768)")],
+    ),
+    m(
+        "chunk-count",
+        "5.1",
+        "chunk_count",
+        "a last chunk that is full counted twice",
+        &[(
+            "1 + total_len.saturating_sub(1024).div_ceil(65536)",
+            "2 + total_len.saturating_sub(1024) / 65536",
+        )],
+    ),
+    m(
+        "proof-downwards",
+        "5.3",
+        "prove_chunk",
+        "siblings from the root downwards",
+        &[(
+            "Some(prove(&leaves, i))",
+            "Some(prove(&leaves, i).into_iter().rev().collect())",
+        )],
+    ),
+    m(
+        "proof-too-long",
+        "5.3",
+        "root_from_proof",
+        "longer proofs accepted",
+        &[(
+            "proof.is_empty().then_some(h)",
+            "(proof.len() < 99).then_some(h)",
+        )],
+    ),
+    m(
+        "proof-side",
+        "5.3",
+        "root_from_proof",
+        "the last leaf of the left half taken for the right",
+        &[("i < k", "i + 1 < k")],
+    ),
+    m(
+        "verify-any-commitment",
+        "5.3",
+        "verify_chunk",
+        "the commitment not compared",
+        &[(
+            "seal(total_len, &root) == *expected",
+            "seal(total_len, &root).len() == expected.len()",
+        )],
+    ),
+    m(
+        "verify-size",
+        "5.3",
+        "verify_chunk",
+        "the chunk's size not checked",
+        &[(
+            "chunk.len() as u64 != size",
+            "chunk.len() as u64 > size.max(u64::MAX)",
+        )],
+    ),
+    m(
+        "verify-record-size",
+        "5.3",
+        "verify_chunk",
+        "files of 1024 bytes accepted",
+        &[("total_len <= 1024", "total_len < 1024")],
+    ),
+];
