@@ -59,7 +59,11 @@ static COLUMNS: [Column; 11] = [
     column("reference", Runner::Native, &["reference"]),
     column("scalar", Runner::Native, &["scalar"]),
     column("avx2", Runner::Native, &["avx2"]),
-    column("checked", Runner::Checked, &["reference", "scalar", "avx2"]),
+    column(
+        "x86-64 checked",
+        Runner::Checked,
+        &["reference", "scalar", "avx2"],
+    ),
     column("oracle", Runner::Oracle, &["oracle"]),
     column("arm64 reference", Runner::Emulated(0), &["reference"]),
     column("arm64 scalar", Runner::Emulated(0), &["scalar"]),
