@@ -4,7 +4,8 @@
     reason = "wait4 is the one way to a child's own peak memory"
 )]
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::cross;
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -37,26 +38,7 @@ pub(crate) fn root() -> PathBuf {
 
 /// Builds `blue` in release mode and returns its path.
 pub(crate) fn build_blue() -> Result<PathBuf> {
-    let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-        .args([
-            "build",
-            "--release",
-            "--package",
-            "blue-cli",
-            "--message-format",
-            "json",
-        ])
-        .current_dir(root())
-        .stderr(Stdio::inherit())
-        .output()?;
-    ensure!(output.status.success(), "cargo build failed");
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let message: Value = serde_json::from_str(line)?;
-        if let Some(path) = message["executable"].as_str() {
-            return Ok(PathBuf::from(path));
-        }
-    }
-    bail!("cargo build named no executable")
+    cross::executable(cross::cargo("build").args(["--release", "--package", "blue-cli"]))
 }
 
 /// Runs a command to its end; its standard error goes to ours. Fails unless it exits with 0.

@@ -232,8 +232,17 @@ fn start<'a>(root: &Path, target: &'a Target, seconds: u64) -> Result<Running<'a
     })
 }
 
+/// A run that is given up, because another could not start, does not go on alone.
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        // Both fail where the process has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl<'a> Running<'a> {
-    fn finish(self, success: bool) -> Result<Finished<'a>> {
+    fn finish(&self, success: bool) -> Result<Finished<'a>> {
         let log = String::from_utf8_lossy(&fs::read(&self.log)?).into_owned();
         let figures = figures(&log);
         let mut crashes = Vec::new();
