@@ -19,18 +19,7 @@ use std::sync::{Arc, LazyLock};
 
 /// Valid blobs small enough for thousands of executions a second.
 static BLOBS: LazyLock<Vec<RandomBlob>> = LazyLock::new(|| {
-    let small = Shape {
-        hidden: 12,
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 4,
-        intermediate: 10,
-        vocab: 9,
-        accepted: 7,
-        ctx: 4,
-        layers: 1,
-        ..Shape::default()
-    };
+    let small = Shape::small();
     let shapes = [
         small.clone(),
         Shape {

@@ -57,17 +57,8 @@ fn whole_blobs_are_accepted() {
 
 fn small() -> Shape {
     Shape {
-        hidden: 12,
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 4,
-        intermediate: 10,
-        vocab: 9,
-        accepted: 7,
-        ctx: 4,
-        layers: 1,
         qk_norm: true,
-        ..Shape::default()
+        ..Shape::small()
     }
 }
 

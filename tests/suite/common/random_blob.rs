@@ -85,6 +85,24 @@ impl Default for Shape {
     }
 }
 
+impl Shape {
+    /// A shape whose blob has every part and few bytes: for trying every change.
+    pub fn small() -> Self {
+        Shape {
+            hidden: 12,
+            heads: 2,
+            kv_heads: 1,
+            head_dim: 4,
+            intermediate: 10,
+            vocab: 9,
+            accepted: 7,
+            ctx: 4,
+            layers: 1,
+            ..Self::default()
+        }
+    }
+}
+
 /// Shapes chosen by mechanism: the reason is beside each.
 pub fn shapes() -> Vec<(&'static str, Shape)> {
     let shape = |hidden, layers, (heads, kv_heads, head_dim), intermediate| Shape {

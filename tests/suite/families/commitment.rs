@@ -8,17 +8,8 @@ use std::ops::Range;
 
 fn shapes() -> [Shape; 4] {
     let small = Shape {
-        hidden: 12,
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 4,
-        intermediate: 10,
-        vocab: 9,
-        accepted: 7,
-        ctx: 4,
-        layers: 1,
         stop_ids: vec![1, 5],
-        ..Shape::default()
+        ..Shape::small()
     };
     [
         small.clone(),

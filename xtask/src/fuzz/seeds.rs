@@ -18,18 +18,7 @@ fn write(target: &str, name: &str, parts: &[&[u8]]) -> Result<()> {
 }
 
 fn blobs() -> Result<()> {
-    let small = Shape {
-        hidden: 12,
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 4,
-        intermediate: 10,
-        vocab: 9,
-        accepted: 7,
-        ctx: 4,
-        layers: 1,
-        ..Shape::default()
-    };
+    let small = Shape::small();
     let one = Shape {
         hidden: 1,
         heads: 1,
