@@ -54,10 +54,6 @@ pub(crate) static MACHINES: [Machine; 2] = [
 /// The consensus crates, and the known answers.
 const PACKAGES: [&str; 3] = ["int-reference", "int-engine", "kat"];
 
-/// Tests whose work under emulation is out of proportion; each runs on this machine, and a smaller one of its kind
-/// runs everywhere.
-const NATIVE_ONLY: [&str; 0] = [];
-
 /// A Rust that compiles for every machine.
 pub(crate) struct Toolchain {
     dir: PathBuf,
@@ -162,10 +158,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             tests.args(["--package", package]);
         }
         // Documentation tests are built for this machine alone.
-        tests.args(["--lib", "--bins", "--tests", "--no-fail-fast", "--"]);
-        for test in NATIVE_ONLY {
-            tests.args(["--skip", test]);
-        }
+        tests.args(["--lib", "--bins", "--tests", "--no-fail-fast"]);
         let output = tests.stderr(Stdio::inherit()).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         let (passed, failed) = counts(&text);

@@ -349,7 +349,7 @@ fn verifier(build: &mut Command) -> Result<PathBuf> {
     cross::executable(build.args(["--package", "kat", "--bin", "kat-verify"]))
 }
 
-/// Runs a verifier on the files. It may exit with 1 for a FAIL: the table tells.
+/// Runs a verifier on the files. It exits with 3 for a FAIL: the table tells.
 fn report(name: &str, mut verifier: Command, vectors: &Path) -> Result<Report> {
     let start = Instant::now();
     let output = verifier

@@ -237,7 +237,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         eprint!("{}", report::details(&caught));
     }
     if options.write {
-        std::fs::write(root.join(report::PAGE), report::page(&caught))?;
+        kat::set::write(&root.join(report::PAGE), report::page(&caught).as_bytes())?;
     }
     let missed: Vec<&str> = caught
         .iter()

@@ -93,14 +93,17 @@ fn lines(caught: &[Caught]) -> Vec<(String, usize)> {
         count(caught, |l| l.contains(&true)),
     )];
     for (i, level) in LEVELS.iter().enumerate() {
-        lines.push((format!("by {level} alone"), count(caught, |l| l[i])));
+        lines.push((
+            format!("noticed by the level {level}, were it the only one"),
+            count(caught, |l| l[i]),
+        ));
     }
     lines.push((
-        "by logits and tokens, without layers and operations".into(),
+        "noticed by logits or tokens".into(),
         count(caught, |l| l[2] || l[3]),
     ));
     lines.push((
-        "at the level of operations and at no other".into(),
+        "noticed by operations and by no other level".into(),
         count(caught, |l| *l == [true, false, false, false, false, false]),
     ));
     lines
