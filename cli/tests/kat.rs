@@ -57,7 +57,7 @@ fn verify_prints_a_line_for_each_file_and_backend() {
 }
 
 #[test]
-fn an_absent_backend_is_a_failure_only_when_it_is_required() {
+fn an_absent_backend_never_looks_like_a_pass() {
     let absent = if cfg!(target_arch = "x86_64") {
         "neon"
     } else {
@@ -71,8 +71,13 @@ fn an_absent_backend_is_a_failure_only_when_it_is_required() {
         stderr.contains(&format!("required backend {absent} is absent")),
         "{stderr}"
     );
-    let text = text_of(&mut blue(args));
+    let alone = run(&mut blue(args));
+    assert_eq!(alone.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&alone.stdout);
     assert!(text.contains("this machine lacks the backend"), "{text}");
+    let others = ["--backend", "scalar", "--level", "toy"];
+    let text = text_of(blue(["kat", "verify", SET, "--backend", absent]).args(others));
+    assert!(text.contains("1 SKIP"), "{text}");
 }
 
 #[test]
@@ -98,7 +103,10 @@ fn an_altered_token_is_named_with_its_file() {
 #[test]
 fn usage_and_missing_sets() {
     let missing = error_of(blue(["kat", "verify"]).current_dir(std::env::temp_dir()), 2);
-    assert!(missing.contains("kat/vectors/v1-draft"), "{missing}");
+    assert!(
+        missing.contains("kat/vectors/v1-draft") && missing.contains("blue kat verify DIR"),
+        "{missing}"
+    );
     let unknown = error_of(&mut blue(["kat", "verify", SET, "--backend", "abacus"]), 2);
     assert!(
         unknown.contains("abacus") && unknown.contains("scalar"),

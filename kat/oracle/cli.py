@@ -5,7 +5,8 @@
     python3 kat/oracle trace BLOB --ids 1,7,13 [-o FILE] [--logits all|last|none] [--values]
     python3 kat/oracle commitment BLOB
 
-Exit status: 0, 3 where an answer differs, 2 for input that is malformed or refused, or nothing to verify.
+Exit status: 0 everything agrees, 3 an answer differs, 2 input is malformed or refused, or there is nothing to verify,
+1 nobody reads the output any more.
 """
 import argparse
 import json
@@ -51,15 +52,15 @@ def arguments(argv):
     parser = argparse.ArgumentParser(prog='oracle', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest='command', required=True)
     command = commands.add_parser('verify', help='check the vector files of a folder')
-    command.add_argument('dir', nargs='?', default=DEFAULT)
+    command.add_argument('dir', nargs='?', default=DEFAULT, help='the set: a folder with index.json (default: kat/vectors/v1-draft of the repository)')
     command.add_argument('--root', default=HOME, help='the folder that the paths of model files start from')
-    command.add_argument('--level', type=levels, default=list(verify.LEVELS))
-    command.add_argument('--json', action='store_true')
+    command.add_argument('--level', metavar='LIST', type=levels, default=list(verify.LEVELS), help='only files of these levels: op, model, toy, legacy')
+    command.add_argument('--json', action='store_true', help='the report as JSON (spec 7.8)')
     for name, text in (('run', 'generate greedily'), ('trace', 'write every intermediate row'), ('commitment', 'print the commitment')):
         command = commands.add_parser(name, help=text)
         command.add_argument('blob')
         if name != 'commitment':
-            command.add_argument('--ids', type=ids, required=True)
+            command.add_argument('--ids', metavar='1,2,3', type=ids, required=True, help='the prompt as token ids between commas')
         if name == 'run':
             command.add_argument('--max-new', type=int, default=16)
             command.add_argument('--json', action='store_true')
@@ -101,7 +102,7 @@ def command_verify(args):
     if args.json:
         print(json.dumps(rows, indent=1))
     if not any(row['target'] == verify.TARGET for row in rows):
-        raise Refused('there are no vector files in %s' % args.dir)
+        raise Refused('there are no vector files of these levels in %s' % args.dir)
     if malformed:
         return 2
     return 3 if any(row['result'] == 'FAIL' for row in rows) else 0
@@ -161,5 +162,10 @@ def main(argv):
     except Refused as error:
         print('oracle: %s' % error, file=sys.stderr)
     except Halt as halt:
-        print('oracle: %s' % ' '.join(map(str, halt.args)), file=sys.stderr)
+        name, *at = halt.args
+        print('oracle: the prompt halts: %s%s' % (name, ' at position %d, id %d' % tuple(at) if at else ''), file=sys.stderr)
+    except BrokenPipeError:
+        # The reader went away. What is still buffered goes nowhere, so that the interpreter's last flush succeeds.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 2

@@ -48,6 +48,7 @@ def isqrt(n):
 
 
 def rdbpot(x, e):
+    expect(0 <= e < 1 << 32, 'e')
     return [ops.rdbpot(v, e) for v in between(x, *ROW, 'x')]
 
 
@@ -168,6 +169,7 @@ def norm_static(x, eps, c):
 
 def argmax(values, accepted_ids):
     expect(1 <= accepted_ids <= len(values), 'accepted_ids')
+    each(values, -ops.INT32_MAX, ops.INT32_MAX, 'values')
     return model.argmax(values, accepted_ids)
 
 
@@ -196,21 +198,24 @@ def verify_chunk(commitment_, total_len, index, chunk, proof):
 
 
 def toy_gemm(weight, x, shift):
-    expect(0 <= shift, 'shift')
+    expect(0 <= shift <= 31, 'shift')
     each(weight, *INT8, 'weight')
+    between(x, 1, 65536, 'x')
     return toy.gemm(matrix(weight, len(each(x, *INT8, 'x')), 'weight'), x, shift)
 
 
 def toy_norm(x, w, mult, eps):
-    expect(len(x) == len(w) >= 1 and eps >= 0, 'toy_norm')
+    expect(1 <= len(x) == len(w) <= 65536, 'as many gains as values')
+    expect(1 <= mult <= 1 << 16 and 0 <= eps < 1 << 30, 'mult or eps')
     return toy.norm(each(x, *INT8, 'x'), each(w, *INT8, 'w'), mult, eps)
 
 
 def toy_attend(q, k, v):
     for row, what in ((q, 'q'), (k, 'k'), (v, 'v')):
         each(row, *INT8, what)
+    between(q, 1, 256, 'q')
     keys, values = matrix(k, len(q), 'k'), matrix(v, len(q), 'v')
-    expect(len(keys) == len(values), 'as many keys as values')
+    expect(1 <= len(keys) == len(values) <= 256, '1 to 256 keys and as many values')
     return toy.attend(q, keys, values)
 
 

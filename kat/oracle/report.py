@@ -13,12 +13,12 @@ def row(file, level, target, result, cases=0, detail=''):
 
 
 def files_under(folder):
-    """The paths of the JSON files below a folder, with / and ascending as bytes, without the index."""
+    """The paths of the files below a folder, with / and ascending as bytes, without the index."""
     found = []
     for base, _, names in os.walk(folder):
         for name in names:
             path = os.path.relpath(os.path.join(base, name), folder).replace(os.sep, '/')
-            if path.endswith('.json') and path != 'index.json':
+            if path != 'index.json':
                 found.append(path)
     return sorted(found, key=lambda path: path.encode('utf-8', 'surrogateescape'))
 
@@ -98,7 +98,10 @@ def verify_file(path, value, level, root, progress):
 
 
 def run(folder, root, levels, emit):
-    """Verifies a folder. Calls emit(row) for each row; returns (rows, whether a file was malformed)."""
+    """Verifies a folder. Calls emit(row) for each row; returns (rows, whether a file was malformed).
+
+    Vector files are those whose name ends in .json; of others only the index has something to say.
+    """
     raws, rows, passed, malformed = {}, [], {}, False
 
     def add(new):
@@ -109,6 +112,8 @@ def run(folder, root, levels, emit):
         level = ''
         try:
             raws[path] = read_bytes(folder, path)
+            if not path.endswith('.json'):
+                continue
             value = parse(raws[path])
             level = level_of(path, value)
             if level not in levels:

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import struct
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -372,6 +373,15 @@ class Files(unittest.TestCase):
         status, rows, _ = self.verify()
         self.assertEqual((status, [(r['file'], r['target']) for r in rows if r['result'] == 'FAIL']), (3, [('toy.json', 'index')]))
 
+    def test_a_file_that_is_not_listed_is_named(self):
+        write_set(self.folder, sample_files())
+        for name in ('notes.txt', 'more.json'):
+            with open(os.path.join(self.folder, name), 'w') as file:
+                json.dump(sample_files()['toy.json'], file)
+            status, rows, _ = self.verify('--level', 'toy')
+            self.assertEqual((status, [(r['file'], r['target']) for r in rows if r['result'] == 'FAIL']), (3, [(name, 'index')]))
+            os.remove(os.path.join(self.folder, name))
+
     def test_hostile_json_has_a_message_and_status_2(self):
         good = json.dumps(op_file('rdbpot', ('a', {'x': [3], 'e': 1}, [2])))
         hostile = [b'', b'{', b'\xff', b'[' * 100000, b'{"a":' * 20 + b'1' + b'}' * 20, b'[NaN]', b'\xef\xbb\xbf{}', b'1' * 5000, b'null', b'[]'] + [text.encode() for text in (
@@ -408,6 +418,15 @@ class Files(unittest.TestCase):
                 except BadFile:
                     pass
 
+    def test_a_reader_that_goes_away_is_no_traceback(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, 'wb') as out:
+            command = [sys.executable, os.path.join(cli.HOME, 'kat', 'oracle'), 'verify', '--level', 'legacy']
+            done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertNotIn(b'Traceback', done.stderr)
+
     def test_refused_command_lines(self):
         bad = os.path.join(self.folder, 'bad.blob')
         with open(bad, 'wb') as file:
@@ -416,7 +435,7 @@ class Files(unittest.TestCase):
         with open(good, 'wb') as file:
             file.write(recipe_blob.make(recipe()))
         for argv, message in ((['run', bad, '--ids', '1'], 'not a blob'), (['run', self.folder, '--ids', '1'], self.folder),
-                              (['run', good, '--ids', '99'], 'TokenOutOfRange 0 99'), (['trace', good, '--ids', ''], 'EmptyPrompt')):
+                              (['run', good, '--ids', '99'], 'TokenOutOfRange at position 0, id 99'), (['trace', good, '--ids', ''], 'EmptyPrompt')):
             status, _, err = quietly(argv)
             self.assertEqual(status, 2)
             self.assertIn(message, err)
@@ -471,7 +490,10 @@ class Recipes(unittest.TestCase):
 
     def test_operations_refuse_what_lies_outside_their_domain(self):
         for op, given in (('isqrt', {'n': [1 << 62]}), ('norm_scale', {'m': [-1]}), ('had_forward', {'x': [0] * 28, 'B': 28}), ('srdhm', {'a': [1], 'b': [1, 2]}),
-                          ('quantize', {'u': [1], 'm': 0}), ('argmax', {'values': [1], 'accepted_ids': 2}), ('swiglu', {'g': [(1 << 26) + 1], 'u': [0]})):
+                          ('quantize', {'u': [1], 'm': 0}), ('argmax', {'values': [1], 'accepted_ids': 2}), ('swiglu', {'g': [(1 << 26) + 1], 'u': [0]}), ('rdbpot', {'x': [1], 'e': 1 << 32}),
+                          ('argmax', {'values': [-1 << 31], 'accepted_ids': 1}), ('toy_gemm', {'weight': [1], 'x': [1], 'shift': 32}),
+                          ('toy_norm', {'x': [1], 'w': [1], 'mult': 0, 'eps': 0}), ('toy_attend', {'q': [1], 'k': [1] * 257, 'v': [1] * 257}),
+                          ('verify_chunk', {'commitment': '00' * 32, 'total_len': (1 << 64) + 1, 'index': 0, 'chunk': [], 'proof': []})):
             self.assertRaises(ops.DomainError, evaluate, op, given, Budget())
 
 

@@ -4,16 +4,31 @@
 
 #![forbid(unsafe_code)]
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use kat::verify::{Verify, to_json, to_text};
+use kat::verify::{Conclusion, Verify, to_json, to_text};
 
 const USAGE: &str =
     "usage: kat-verify [DIR] [--backend LIST] [--require LIST] [--level LIST] [--json]";
+const HELP: &str = "
+DIR             folder with an index.json; kat/vectors/v1-draft here or in a folder above if not given
+--backend LIST  only these, with commas between: reference, scalar, avx2, neon
+--require LIST  a backend of the list that this machine lacks is a failure
+--level LIST    only files of these levels: op, model, toy, legacy
+--json          one line of JSON (spec 7.8)
 
-fn options(mut args: impl Iterator<Item = String>) -> Result<(Verify, bool), String> {
+Exit codes: 0 everything passed; 3 something failed; 1 a required backend is absent; 2 nothing could be verified.
+";
+
+/// What a command line asks for.
+enum Asked {
+    Help,
+    Verify(Verify, bool),
+}
+
+fn asked(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
     let (mut options, mut json) = (Verify::default(), false);
     while let Some(arg) = args.next() {
         let mut list = || -> Result<Vec<String>, String> {
@@ -21,45 +36,64 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<(Verify, bool), Str
             Ok(value.split(',').map(str::to_owned).collect())
         };
         match arg.as_str() {
-            "--backend" => options.backends = list()?,
-            "--require" => options.require = list()?,
-            "--level" => options.levels = list()?,
+            "--help" | "-h" => return Ok(Asked::Help),
+            "--backend" => options.backends.extend(list()?),
+            "--require" => options.require.extend(list()?),
+            "--level" => options.levels.extend(list()?),
             "--json" => json = true,
-            _ if arg.starts_with('-') || options.dir.is_some() => return Err(USAGE.into()),
+            _ if arg.starts_with('-') => return Err(format!("there is no option {arg}\n{USAGE}")),
+            _ if options.dir.is_some() => {
+                return Err(format!("{arg} is one folder too many\n{USAGE}"));
+            }
             _ => options.dir = Some(PathBuf::from(arg)),
         }
     }
-    Ok((options, json))
+    Ok(Asked::Verify(options, json))
+}
+
+/// The text for standard output, the lines for standard error and the exit code.
+fn answer(asked: &Asked) -> Result<(String, Vec<String>, u8), String> {
+    let (options, json) = match asked {
+        Asked::Help => return Ok((format!("{USAGE}\n{HELP}"), Vec::new(), 0)),
+        Asked::Verify(options, json) => (options, *json),
+    };
+    let report = options.run().map_err(|e| e.to_string())?;
+    let text = if json {
+        format!("{}\n", to_json(&report.outcomes))
+    } else {
+        to_text(&report.outcomes)
+    };
+    let absent = report.absent.iter();
+    let mut errors: Vec<String> = absent
+        .map(|name| format!("the required backend {name} is absent"))
+        .collect();
+    let code = match report.conclusion() {
+        Conclusion::Passed => 0,
+        Conclusion::Failed => 3,
+        Conclusion::Absent => 1,
+        Conclusion::Nothing => {
+            errors.push("no backend of this machine verified a file".into());
+            2
+        }
+    };
+    Ok((text, errors, code))
 }
 
 fn main() -> ExitCode {
-    let report = options(std::env::args().skip(1))
-        .and_then(|(options, json)| Ok((options.run().map_err(|e| e.to_string())?, json)));
-    match report {
-        Ok((report, json)) => {
-            let text = if json {
-                format!("{}\n", to_json(&report.outcomes))
-            } else {
-                to_text(&report.outcomes)
-            };
-            if let Err(e) = std::io::stdout().write_all(text.as_bytes()) {
-                eprintln!("error: cannot write to standard output: {e}");
-                return ExitCode::from(2);
-            }
-            for name in &report.absent {
-                eprintln!("error: the required backend {name} is absent");
-            }
-            if report.passed() {
-                ExitCode::SUCCESS
-            } else if report.absent.is_empty() {
-                ExitCode::from(3)
-            } else {
-                ExitCode::FAILURE
-            }
-        }
-        Err(e) => {
-            eprintln!("error: {e}");
-            ExitCode::from(2)
+    let (text, errors, code) = match asked(std::env::args().skip(1)).and_then(|a| answer(&a)) {
+        Ok(answer) => answer,
+        Err(e) => (String::new(), vec![e], 2),
+    };
+    let mut out = std::io::stdout();
+    if let Err(e) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Who closed the pipe has read enough; the exit code still tells.
+        if e.kind() != ErrorKind::BrokenPipe {
+            eprintln!("error: cannot write to standard output: {e}");
+            return ExitCode::FAILURE;
         }
     }
+    for error in errors {
+        eprintln!("error: {error}");
+    }
+    ExitCode::from(code)
 }

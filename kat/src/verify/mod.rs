@@ -16,7 +16,7 @@ use crate::target::{Implementation, Target};
 pub(crate) use models::edited;
 pub(crate) use toy::outcome;
 
-pub use options::{Report, Verify, VerifyError};
+pub use options::{Conclusion, Report, Verify, VerifyError};
 pub use report::{Outcome, Totals, Verdict, to_json, to_text};
 
 /// Name of the index of a set.

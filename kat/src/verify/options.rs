@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Outcome, Totals, legacy, run_levels};
+use super::{INDEX_TARGET, Outcome, Verdict, legacy, run_levels};
 use crate::file::LEVELS;
 use crate::set::{self, SetError};
 use crate::target::Target;
@@ -38,12 +38,33 @@ impl Report {
         }
     }
 
-    /// Whether nothing failed and something passed.
+    /// What the report comes to. Lines of the index alone verify nothing.
     #[must_use]
-    pub fn passed(&self) -> bool {
-        let totals = Totals::of(&self.outcomes);
-        totals.fail == 0 && totals.pass > 0 && self.absent.is_empty()
+    pub fn conclusion(&self) -> Conclusion {
+        let mut targets = self.outcomes.iter().filter(|o| o.target != INDEX_TARGET);
+        if self.outcomes.iter().any(|o| o.result == Verdict::Fail) {
+            Conclusion::Failed
+        } else if !self.absent.is_empty() {
+            Conclusion::Absent
+        } else if targets.any(|o| o.result == Verdict::Pass) {
+            Conclusion::Passed
+        } else {
+            Conclusion::Nothing
+        }
     }
+}
+
+/// What a report comes to; of several that apply, the first in the order failed, absent, nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conclusion {
+    /// Nothing failed, and a target passed.
+    Passed,
+    /// A line is FAIL.
+    Failed,
+    /// A required target is absent.
+    Absent,
+    /// No target verified a file: none was chosen that this machine has, or no file.
+    Nothing,
 }
 
 /// Why a verification does not begin.
@@ -79,7 +100,14 @@ fn targets(names: &[String]) -> Result<Vec<Target>, VerifyError> {
                 .join(", "),
         })
     };
-    names.iter().map(one).collect()
+    let mut targets: Vec<Target> = Vec::new();
+    for name in names {
+        let target = one(name)?;
+        if targets.iter().all(|t| t.name() != target.name()) {
+            targets.push(target);
+        }
+    }
+    Ok(targets)
 }
 
 impl Verify {

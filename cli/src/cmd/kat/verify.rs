@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use kat::legacy;
 use kat::target::Target;
-use kat::verify::{Outcome as Line, Report, Totals, Verify, to_json, to_text};
+use kat::verify::{
+    Conclusion, Outcome as Line, Report, Verdict, Verify, VerifyError, to_json, to_text,
+};
 
-use crate::failure::{Code, Context, Failure, Outcome};
+use crate::failure::{Context, Failure, Outcome};
 use crate::{files, output};
 
 const HELP: &str = "\
@@ -17,8 +19,10 @@ Examples:
   blue kat verify --legacy kat/vectors/v1-draft/legacy/toy_packed.json
 
 Prints a line for each file and backend: PASS; FAIL with the first case and index that differ, what was expected and
-what was found; SKIP with the reason. A file whose bytes differ from index.json is a FAIL of `index`. A FAIL ends with
-exit code 3, a required backend that this machine lacks with 1. The files and the report are those of spec 7.";
+what was found; SKIP with the reason. A file whose bytes differ from index.json is a FAIL of `index`. The files
+and the report are those of spec 7.
+
+Exit codes: 0 everything passed, 3 something failed, 1 a required backend is absent, 2 nothing could be verified.";
 
 /// Verify files of known answers on every backend.
 #[derive(clap::Args)]
@@ -60,39 +64,53 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
         None => options.run(),
     };
-    finish(report.or_input("nothing is verified")?, json)
+    match report {
+        Ok(report) => finish(&report, json),
+        Err(e @ VerifyError::Set(_)) => Err(Failure::input(e)
+            .hint("name the folder that holds index.json, as in: blue kat verify DIR")),
+        Err(e) => Err(Failure::input(e)),
+    }
 }
 
-fn finish(report: Report, json: bool) -> Outcome {
+fn finish(report: &Report, json: bool) -> Outcome {
     if json {
         output::text(&format!("{}\n", to_json(&report.outcomes)))?;
     } else {
         output::text(&to_text(&report.outcomes))?;
     }
-    if let Some(name) = report.absent.first() {
-        let here: Vec<_> = Target::all()
-            .into_iter()
-            .filter(|t| !matches!(t, Target::Absent(_)))
-            .map(Target::name)
-            .collect();
-        return Err(Failure::new(
-            Code::Runtime,
-            anyhow::anyhow!("the required backend {name} is absent on this machine"),
-        )
-        .hint(format!("this machine has {}", here.join(", "))));
+    match report.conclusion() {
+        Conclusion::Passed => Ok(()),
+        Conclusion::Failed => Err(different(&report.outcomes)),
+        Conclusion::Absent => {
+            let name = report.absent.join(", ");
+            Err(Failure::runtime(format!(
+                "the required backend {name} is absent on this machine"
+            ))
+            .hint(here()))
+        }
+        Conclusion::Nothing => {
+            Err(Failure::input("no backend of this machine verified a file").hint(here()))
+        }
     }
-    let Totals { pass, fail, .. } = Totals::of(&report.outcomes);
-    if fail > 0 {
-        let first = report.outcomes.iter().find(|o| o.result.name() == "FAIL");
-        let what = |o: &Line| format!("{} on {}: {}", o.file, o.target, o.detail);
-        let first = first.map_or(String::new(), what);
-        return Err(Failure::mismatch(format!(
-            "{fail} of {} lines are FAIL; the first: {first}",
-            report.outcomes.len()
-        )));
-    }
-    if pass == 0 {
-        return Err(Failure::input("no file was verified"));
-    }
-    Ok(())
+}
+
+fn different(outcomes: &[Line]) -> Failure {
+    let failed = |o: &&Line| o.result == Verdict::Fail;
+    let first = outcomes.iter().find(failed);
+    let what = |o: &Line| format!("{} on {}: {}", o.file, o.target, o.detail);
+    Failure::mismatch(format!(
+        "{} of {} lines are FAIL; the first: {}",
+        outcomes.iter().filter(failed).count(),
+        outcomes.len(),
+        first.map_or(String::new(), what)
+    ))
+}
+
+/// The backends of this machine, in words.
+fn here() -> String {
+    let present = Target::all()
+        .into_iter()
+        .filter(|t| !matches!(t, Target::Absent(_)));
+    let names: Vec<_> = present.map(Target::name).collect();
+    format!("this machine has {}", names.join(", "))
 }
