@@ -11,6 +11,7 @@ use std::process::Command;
 
 /// Where a sweep works.
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Work folder; fetched files are kept there (default: target/sweep)
     #[arg(long)]
