@@ -71,7 +71,7 @@ impl ReferenceSession {
 /// Hands what the reference shows of one position to an engine's sink.
 fn probe(position: usize, sink: ProbeSink<'_>) -> impl FnMut(Option<usize>, &'static str, &[i64]) {
     move |layer, op, values| {
-        let op = Op::from_name(op).expect("the reference names the operations of spec 7.5");
+        let op = Op::from_name(op).expect("the reference names the operations of spec 7.10");
         sink(Probe {
             position,
             layer,

@@ -1,4 +1,4 @@
-//! What the engine computes on its way is what the reference computes, operation by operation (spec 7.5).
+//! What the engine computes on its way is what the reference computes, operation by operation (spec 7.10).
 
 #[path = "common/random_blob.rs"]
 mod random_blob;
