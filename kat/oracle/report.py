@@ -4,7 +4,7 @@ import sys
 
 import verify
 from keccak import keccak256_many
-from strict_json import BadFile, digest, integer, listed, members, need, parse, text
+from strict_json import BadFile, digest, integer, listed, members, need, parse, read_below, relative, text
 
 
 def row(file, level, target, result, cases=0, detail=''):
@@ -13,25 +13,18 @@ def row(file, level, target, result, cases=0, detail=''):
 
 
 def files_under(folder):
-    """The paths of the files below a folder, with / and ascending as bytes, without the index."""
+    """The paths of the files below a folder, with / and ascending as bytes, without the index. A link is a file."""
     found = []
-    for base, _, names in os.walk(folder):
-        for name in names:
+    for base, folders, names in os.walk(folder):
+        for name in names + [name for name in folders if os.path.islink(os.path.join(base, name))]:
             path = os.path.relpath(os.path.join(base, name), folder).replace(os.sep, '/')
-            if path != 'index.json':
-                found.append(path)
-    return sorted(found, key=lambda path: path.encode('utf-8', 'surrogateescape'))
+            found.append(path.encode('utf-8', 'backslashreplace').decode())
+    return sorted(set(found) - {'index.json'}, key=str.encode)
 
 
 def read_bytes(folder, path):
     """A file's bytes; BadFile where there are none, or too many."""
-    try:
-        with open(os.path.join(folder, *path.split('/')), 'rb') as file:
-            raw = file.read((4 << 20) + 1)
-    except OSError as error:
-        raise BadFile('cannot be read: %s' % error.strerror) from None
-    need(len(raw) <= 4 << 20, 'more than 4 MiB')
-    return raw
+    return read_below(folder, path)
 
 
 def level_of(path, value):
@@ -50,7 +43,7 @@ def read_index(folder):
     entries, last = {}, None
     for entry in listed(value['files'], 'files'):
         members(entry, ('file', 'level', 'cases', 'bytes', 'keccak256'))
-        path = text(entry['file'], 'file')
+        path = relative(entry['file'], 'file')
         need(last is None or last < path.encode(), 'the files are not strictly ascending')
         last = path.encode()
         entries[path] = (text(entry['level'], 'level'), integer(entry['cases'], 0, what='cases'), integer(entry['bytes'], 0, what='bytes'),
@@ -69,7 +62,7 @@ def index_rows(folder, raws, passed):
         return [row('index.json', 'index', 'index', 'FAIL', 0, str(error))]
     digests = dict(zip(raws, keccak256_many(raws.values())))
     rows = []
-    for path in sorted(set(raws) | set(entries), key=lambda p: p.encode('utf-8', 'surrogateescape')):
+    for path in sorted(set(raws) | set(entries), key=str.encode):
         level, cases, size, stated = entries.get(path, ('', 0, 0, ''))
         if path not in entries:
             detail = 'the index does not list the file'

@@ -2,10 +2,12 @@
 import json
 import os
 import re
+import stat
+from collections import Counter
 
-MAX_BYTES, MAX_DEPTH, MAX_DIGITS = 4 << 20, 16, 64
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_INTEGER = re.compile(r'-?[0-9]+\Z')
+MAX_BYTES, MAX_DEPTH = 4 << 20, 16
+_INTEGER = re.compile(r'(0|-?[1-9][0-9]{0,19})\Z')
+_PATH = re.compile(r'[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*\Z')
 _HEX = re.compile(r'(?:[0-9a-f]{2})*\Z')
 
 
@@ -22,13 +24,13 @@ def need(holds, what):
 def _object(pairs):
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise BadFile('the member %r appears twice' % next(n for n in names if names.count(n) > 1))
+        counts = Counter(name for name, _ in pairs)
+        raise BadFile('the member %.40r appears twice' % next(name for name in counts if counts[name] > 1))
     return found
 
 
 def _number(text):
-    need(len(text) <= 17 and abs(int(text)) < 1 << 53, 'the number %.40s is not below 2^53' % text)
+    need(text != '-0' and len(text) <= 17 and abs(int(text)) < 1 << 53, 'the number %.40s is -0 or not below 2^53' % text)
     return int(text)
 
 
@@ -43,26 +45,34 @@ def parse(raw):
         text = raw.decode('utf-8')
     except UnicodeDecodeError:
         raise BadFile('not UTF-8') from None
-    depth = 0
-    for mark in re.findall(r'[\[\]{}]', _STRING.sub('', text)):
-        depth += 1 if mark in '[{' else -1
-        need(depth <= MAX_DEPTH, 'nesting deeper than %d' % MAX_DEPTH)
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_int=_number, parse_float=_no_number, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        value = json.loads(text, object_pairs_hook=_object, parse_int=_number, parse_float=_no_number, parse_constant=_no_number)
+    except RecursionError:
+        raise BadFile('nesting deeper than %d' % MAX_DEPTH) from None
+    except ValueError as error:
         raise BadFile('not JSON: %s' % error) from None
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        containers = [v for v in level if isinstance(v, (list, dict))]
+        level = [inner for v in containers for inner in (v if isinstance(v, list) else v.values())]
+    need(not containers, 'nesting deeper than %d' % MAX_DEPTH)
+    return value
 
 
-def read(path):
-    """(bytes, value) of a file."""
+def read_below(folder, path, most=MAX_BYTES):
+    """The bytes of the regular file at a relative path with /, which no link leads out of the folder."""
     try:
-        size = os.path.getsize(path)
-        need(size <= MAX_BYTES, 'more than 4 MiB')
-        with open(path, 'rb') as file:
-            raw = file.read(MAX_BYTES + 1)
+        need('\0' not in path, 'a path with a NUL')
+        folder = os.path.realpath(folder)
+        real = os.path.realpath(os.path.join(folder, *path.split('/')))
+        need(os.path.commonpath([folder, real]) == folder, 'the file is outside of the folder')
+        need(stat.S_ISREG(os.stat(real).st_mode), 'not a regular file')
+        with open(real, 'rb') as file:
+            raw = file.read(most + 1)
     except OSError as error:
         raise BadFile('cannot be read: %s' % error.strerror) from None
-    return raw, parse(raw)
+    need(len(raw) <= most, 'more than %d bytes' % most)
+    return raw
 
 
 def members(value, required, optional=()):
@@ -78,7 +88,7 @@ def members(value, required, optional=()):
 def integer(value, low=None, high=None, what='an integer'):
     """An integer in either form of 7.1, within low..=high."""
     if isinstance(value, str):
-        need(len(value) <= MAX_DIGITS and _INTEGER.match(value), '%s: %.40r is not decimal digits' % (what, value))
+        need(_INTEGER.match(value), '%s: %.40r is not 1 to 20 decimal digits without leading zeros, -0 and +' % (what, value))
         value = int(value)
     need(isinstance(value, int) and not isinstance(value, bool), '%s is not a number or a string of digits' % what)
     need((low is None or value >= low) and (high is None or value <= high), '%s is %d, out of range' % (what, value))
@@ -93,6 +103,12 @@ def integers(value, what):
 def text(value, what):
     """A string of Unicode scalar values."""
     need(isinstance(value, str) and not any('\ud800' <= c <= '\udfff' for c in value), '%s is not a string' % what)
+    return value
+
+
+def relative(value, what):
+    """A relative path of plain names with / between."""
+    need(len(text(value, what)) <= 200 and _PATH.match(value) and not {'.', '..'} & set(value.split('/')), '%s is not a relative path' % what)
     return value
 
 

@@ -24,6 +24,7 @@ import recipe_blob  # noqa: E402
 import report  # noqa: E402
 import tables  # noqa: E402
 import toy  # noqa: E402
+import verify  # noqa: E402
 from keccak import int32_bytes, keccak256, keccak256_many, row_digest  # noqa: E402
 from model import Halt, Model  # noqa: E402
 from operations import evaluate  # noqa: E402
@@ -397,6 +398,44 @@ class Files(unittest.TestCase):
             self.assertEqual((status, rows[0]['result']), (2, 'FAIL'), raw[:80])
             self.assertIn('malformed', rows[0]['detail'])
 
+    def test_integers_have_one_form(self):
+        for text, value in (('0', 0), ('7', 7), ('-7', -7), ('9' * 20, 10 ** 20 - 1), ('-' + '9' * 20, 1 - 10 ** 20)):
+            self.assertEqual(integer(text), value)
+        for text in ('', '-', '+', '+1', '-0', '00', '01', '-01', '--1', ' 1', '1 ', '1\n', '1.0', '1e2', '0x1', '1_0', '\u0661', '1' + '0' * 20):
+            self.assertRaises(BadFile, integer, text)
+        for raw in (b'[-0]', b'[01]', b'[+1]', b'[1e400]', b'[9007199254740992]', b'[-9007199254740992]'):
+            self.assertRaises(BadFile, parse, raw)
+        self.assertEqual(parse(b'[0, 9007199254740991]'), [0, 9007199254740991])
+
+    def test_depth_and_long_texts_take_little_time(self):
+        self.assertEqual(parse(b'[' * 16 + b']' * 16), parse(b'[' * 16 + b']' * 16))
+        self.assertRaisesRegex(BadFile, 'nesting', parse, b'[' * 17 + b']' * 17)
+        self.assertRaisesRegex(BadFile, 'nesting', parse, b'[' * 16 + b'{}' + b']' * 16)
+        self.assertEqual(parse(b'"[[[[[[[[[[[[[[[[[[[[["'), '[' * 21)
+        self.assertRaises(BadFile, parse, b'"' + b'\\"' * (1 << 20))
+        names = ['"%d":0' % i for i in range(1 << 17)]
+        self.assertRaisesRegex(BadFile, 'twice', parse, ('{%s}' % ','.join(names + names[-1:])).encode())
+
+    def test_links_and_what_is_no_file_are_not_read(self):
+        path = os.path.join(self.folder, 'toy.json')
+        outside = tempfile.NamedTemporaryFile()
+        outside.write(json.dumps(sample_files()['toy.json']).encode())
+        outside.flush()
+
+        def why():
+            found = [row['detail'] for row in self.verify()[1] if row['file'] == 'toy.json' and row['target'] == 'oracle']
+            os.rmdir(path) if os.path.isdir(path) and not os.path.islink(path) else os.remove(path)
+            return found[0]
+        write_set(self.folder, {})
+        for make, message in ((lambda: os.symlink(outside.name, path), 'outside'), (lambda: os.symlink('/dev/zero', path), 'outside'),
+                              (lambda: os.symlink('..', path), 'outside'), (lambda: os.symlink('.', path), 'not a regular file'),
+                              (lambda: os.symlink('toy.json', path), ''), (lambda: os.mkfifo(path), 'not a regular file')):
+            make()
+            self.assertIn(message, why())
+        os.symlink(outside.name, os.path.join(self.folder, 'model.blob'))
+        for name in ('model.blob', '../' + os.path.basename(self.folder), '/dev/zero', 'a/./b', 'a//b', '', 'a\\b', 'a\0b', 'x' * 201):
+            self.assertRaises(BadFile, verify.load_model, {'file': name}, self.folder)
+
     def test_random_changes_of_a_file_never_crash_the_reader(self):
         r = random.Random(10)
         junk = (None, True, -1, 0, 1 << 52, '', 'x', '18446744073709551616', '00' * 32, [], [[]], {}, {'fill': {'value': 1, 'count': 3}}, [0], ['a'])
@@ -465,7 +504,7 @@ def altered(old):
         return not old
     if isinstance(old, int):
         return old ^ 1
-    return ('0' if old[0] != '0' else '1') + old[1:]
+    return old[:-1] + ('0' if old[-1] != '0' else '1')
 
 
 def answers_of(value):
@@ -495,6 +534,29 @@ class Recipes(unittest.TestCase):
                           ('toy_norm', {'x': [1], 'w': [1], 'mult': 0, 'eps': 0}), ('toy_attend', {'q': [1], 'k': [1] * 257, 'v': [1] * 257}),
                           ('verify_chunk', {'commitment': '00' * 32, 'total_len': (1 << 64) + 1, 'index': 0, 'chunk': [], 'proof': []})):
             self.assertRaises(ops.DomainError, evaluate, op, given, Budget())
+
+    def test_domains_of_the_toy_and_of_proofs(self):
+        def row(n):
+            return {'fill': {'value': -128, 'count': n}}
+
+        def proof(total, index):
+            return 'verify_chunk', {'commitment': '0' * 64, 'total_len': total, 'index': index, 'chunk': [1], 'proof': []}
+
+        def gemm(weight, x, shift):
+            return 'toy_gemm', {'weight': row(weight), 'x': row(x), 'shift': shift}
+
+        def norm(mult, eps):
+            return 'toy_norm', {'x': [1], 'w': [1], 'mult': mult, 'eps': eps}
+
+        def attend(dim, keys):
+            return 'toy_attend', {'q': row(dim), 'k': row(dim * keys), 'v': row(dim * keys)}
+        for op, given in (gemm(65536, 65536, 31), norm(1 << 16, (1 << 30) - 1), norm(1, 0), attend(256, 256), attend(1, 1), proof(str(1 << 64), -1),
+                          ('toy_swiglu', {'gate': [-128], 'up': [127]}), ('argmax', {'values': [-ops.INT32_MAX], 'accepted_ids': 1})):
+            evaluate(op, given, Budget())
+        for op, given in (gemm(65537, 65537, 0), gemm(4, 4, 32), gemm(4, 4, -1), gemm(5, 4, 0), norm(0, 0), norm((1 << 16) + 1, 0), norm(1, 1 << 30), norm(1, -1),
+                          attend(257, 1), attend(1, 257), ('toy_swiglu', {'gate': [-129], 'up': [0]}),
+                          ('argmax', {'values': [-ops.INT32_MAX - 1], 'accepted_ids': 1})):
+            self.assertRaises((ops.DomainError, BadFile), evaluate, op, given, Budget())
 
 
 if __name__ == '__main__':

@@ -1,5 +1,4 @@
 """Verification of the vector files of a folder (spec 7) and its report (7.8)."""
-import os
 
 import blob
 import commitment
@@ -11,13 +10,13 @@ from model import Halt, Model
 from operations import OPS, evaluate
 from ops import DomainError
 from rows import Budget, expand
-from strict_json import BadFile, digest, hexadecimal, integer, listed, members, need, text
+from strict_json import BadFile, digest, hexadecimal, integer, listed, members, need, read_below, relative, text
 from tracing import DigestRun
 
 TARGET = 'oracle'
 HEADER = ('schema', 'spec_version', 'level')
 LEVELS = ('op', 'model', 'toy', 'legacy')
-ANY_COUNT = (0, (1 << 64) - 1)
+ANY_COUNT, MAX_BLOB = (0, (1 << 64) - 1), 1 << 24
 
 
 class Mismatch(Exception):
@@ -99,13 +98,7 @@ def load_model(source, root):
     need(isinstance(source, dict) and len(source) == 1, 'model is a file or a recipe')
     if 'recipe' in source:
         return recipe_blob.make(source['recipe'])
-    path = text(members(source, ('file',))['file'], 'file').split('/')
-    need(all(part not in ('', '.', '..') and '\\' not in part and ':' not in part for part in path), 'the path of the model')
-    try:
-        with open(os.path.join(root, *path), 'rb') as file:
-            return file.read()
-    except (OSError, ValueError) as error:
-        raise BadFile('the model file %s cannot be read: %s' % ('/'.join(path), error)) from None
+    return read_below(root, relative(members(source, ('file',))['file'], 'file'), MAX_BLOB)
 
 
 def edited(data, case):
@@ -117,7 +110,7 @@ def edited(data, case):
         need(offset + len(new) <= len(out), 'an edit reaches past the end')
         out[offset:offset + len(new)] = new
     if 'length' in case:
-        length = integer(case['length'], 0, 1 << 26, 'length')
+        length = integer(case['length'], 0, MAX_BLOB, 'length')
         out = out[:length] + bytes(max(0, length - len(out)))
     return bytes(out)
 

@@ -1,8 +1,10 @@
 //! Packed calls in the form that Ethereum clients use: arrays with `Input`, `Expected`, `Name`, `Gas` (spec 7.9).
 
+use std::collections::BTreeSet;
+
 use crate::call::{CallError, call, gas};
 use crate::file::fields::{Fields, list};
-use crate::file::{FileError, MAX_BYTES};
+use crate::file::{FileError, MAX_BYTES, short};
 use crate::hex;
 use crate::json::{self, Json};
 use crate::target::Models;
@@ -33,11 +35,19 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<LegacyCall>, FileError> {
         });
     }
     let items = list(json::parse(bytes)?, "")?;
-    items
-        .into_iter()
-        .enumerate()
-        .map(|(i, item)| one(i, item))
-        .collect()
+    let mut calls: Vec<LegacyCall> = Vec::new();
+    let mut names = BTreeSet::new();
+    for (i, item) in items.into_iter().enumerate() {
+        let call = one(i, item)?;
+        if !names.insert(call.name.clone()) {
+            return Err(FileError::Repeated {
+                at: "calls".into(),
+                name: short(&call.name),
+            });
+        }
+        calls.push(call);
+    }
+    Ok(calls)
 }
 
 fn one(i: usize, item: Json) -> Result<LegacyCall, FileError> {
@@ -51,7 +61,7 @@ fn one(i: usize, item: Json) -> Result<LegacyCall, FileError> {
             if !CallError::NAMES.contains(&error.as_str()) {
                 return Err(FileError::Name {
                     at: f.at("ExpectedError"),
-                    found: crate::file::short(&error),
+                    found: short(&error),
                     expected: CallError::NAMES.join(", "),
                 });
             }

@@ -28,6 +28,14 @@ pub enum SetError {
         /// Most bytes.
         max: u64,
     },
+    /// A link leads out of the folder.
+    #[error("{}: outside of {}", path.display(), folder.display())]
+    Outside {
+        /// The file.
+        path: PathBuf,
+        /// The folder that it must be below.
+        folder: PathBuf,
+    },
     /// The current set is not below this folder or one above it.
     #[error("no {CURRENT} here or in a folder above {}", from.display())]
     NotFound {
@@ -100,15 +108,32 @@ pub fn read(path: &Path, max: u64) -> Result<Vec<u8>, SetError> {
     Ok(bytes)
 }
 
-/// A file of known answers.
+/// As [`read`], the file at a relative path of plain names, which no link leads out of `folder`.
 ///
 /// # Errors
-/// As [`read`].
-pub fn read_file(path: &Path) -> Result<Vec<u8>, SetError> {
-    read(path, MAX_BYTES as u64)
+/// As [`read`], and [`SetError::Outside`].
+pub fn read_below(folder: &Path, path: &str, max: u64) -> Result<Vec<u8>, SetError> {
+    let joined = folder.join(path);
+    let real = |path: &Path| fs::canonicalize(path).map_err(io_at(&joined));
+    let file = real(&joined)?;
+    if !file.starts_with(real(folder)?) {
+        return Err(SetError::Outside {
+            path: joined,
+            folder: folder.into(),
+        });
+    }
+    read(&file, max)
 }
 
-/// The paths of all files of a set, ascending, with `/` between.
+/// A file of known answers, in the set's folder or below it.
+///
+/// # Errors
+/// As [`read_below`].
+pub fn read_file(set: &Path, path: &str) -> Result<Vec<u8>, SetError> {
+    read_below(set, path, MAX_BYTES as u64)
+}
+
+/// The paths of all files of a set, ascending, with `/` between. A link is a file, whatever it leads to.
 ///
 /// # Errors
 /// When a folder cannot be read.
@@ -119,7 +144,7 @@ pub fn list(set: &Path) -> Result<Vec<String>, SetError> {
         for entry in fs::read_dir(&folder).map_err(io_at(&folder))? {
             let entry = entry.map_err(io_at(&folder))?;
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            if entry.path().is_dir() {
+            if entry.file_type().map_err(io_at(&folder))?.is_dir() {
                 folders.push(name + "/");
             } else {
                 files.push(name);

@@ -354,3 +354,52 @@ fn an_altered_index_is_named() {
     let named: Vec<&str> = failures.iter().map(|o| &*o.file).collect();
     assert_eq!(named, ["ops/stray.json", "toy.json"], "{failures:?}");
 }
+
+/// Files that a set or a model names and that must not be read.
+#[cfg(unix)]
+#[test]
+fn links_and_what_is_no_file() {
+    use std::os::unix::fs::symlink;
+    let copy = Copy::new("links");
+    let toy = copy.0.join("toy.json");
+    let why = |copy: &Copy| {
+        let failures = copy.failures();
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        failures[0].detail.clone()
+    };
+    // A link inside the set is as good as the file.
+    fs::rename(&toy, copy.0.join("legacy/toy.json")).unwrap();
+    symlink("legacy/toy.json", &toy).unwrap();
+    assert!(why(&copy).contains("not listed"));
+    fs::remove_file(copy.0.join("legacy/toy.json")).unwrap();
+    assert!(why(&copy).contains("toy.json"), "a link to nothing");
+    for outside in [set().join("toy.json"), "/dev/zero".into()] {
+        fs::remove_file(&toy).unwrap();
+        symlink(outside, &toy).unwrap();
+        assert!(why(&copy).contains("outside of"));
+    }
+    fs::remove_file(&toy).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(&toy).unwrap();
+    assert!(why(&copy).contains("not a regular file"));
+    drop(socket);
+    fs::remove_file(&toy).unwrap();
+    fs::create_dir(&toy).unwrap();
+    assert!(why(&copy).contains("not a regular file"));
+    fs::remove_dir(&toy).unwrap();
+    fs::copy(set().join("toy.json"), &toy).unwrap();
+    // Two links to a folder above them are two files, not 2^40 paths.
+    symlink("..", copy.0.join("ops/a")).unwrap();
+    symlink("..", copy.0.join("ops/b")).unwrap();
+    let failures = copy.failures();
+    let named: Vec<&str> = failures.iter().map(|o| &*o.file).collect();
+    assert_eq!(named, ["ops/a", "ops/b"], "{failures:?}");
+    // The blob of a model.
+    symlink(root().join("Cargo.toml"), copy.0.join("blob")).unwrap();
+    let read = |path: &str| kat::set::read_below(&copy.0, path, 1 << 24);
+    assert!(matches!(
+        read("blob"),
+        Err(kat::set::SetError::Outside { .. })
+    ));
+    assert!(matches!(read("ops"), Err(kat::set::SetError::Io { .. })));
+    assert!(read("toy.json").is_ok());
+}

@@ -64,6 +64,18 @@ fn cases() {
             "decimal digits",
         ),
         (
+            r#"{"name":"a","in":{"x":["-0"],"e":0},"out":[1]}"#,
+            "decimal digits",
+        ),
+        (
+            r#"{"name":"a","in":{"x":[1],"e":"00"},"out":[1]}"#,
+            "decimal digits",
+        ),
+        (
+            r#"{"name":"a","in":{"x":[-0],"e":0},"out":[1]}"#,
+            "floating point",
+        ),
+        (
             r#"{"name":"a","in":{"x":["1e9"],"e":0},"out":[1]}"#,
             "decimal digits",
         ),
@@ -169,6 +181,79 @@ fn models() {
     }
 }
 
+/// Edges of domains: the case, and whether it has an answer.
+#[test]
+fn domains_of_the_toy_and_of_proofs() {
+    let row = |n: usize| format!(r#"{{"fill":{{"value":-128,"count":{n}}}}}"#);
+    let gemm = |weight: usize, x: usize, shift: i64| {
+        let (weight, x) = (row(weight), row(x));
+        (
+            "toy_gemm",
+            format!(r#"{{"weight":{weight},"x":{x},"shift":{shift}}}"#),
+        )
+    };
+    let norm = |mult: i64, eps: i64| {
+        (
+            "toy_norm",
+            format!(r#"{{"x":[1],"w":[1],"mult":{mult},"eps":{eps}}}"#),
+        )
+    };
+    let attend = |dim: usize, keys: usize| {
+        let (q, k) = (row(dim), row(dim * keys));
+        ("toy_attend", format!(r#"{{"q":{q},"k":{k},"v":{k}}}"#))
+    };
+    let swiglu = |v: i64| ("toy_swiglu", format!(r#"{{"gate":[{v}],"up":[-128]}}"#));
+    let verify = |total: &str, index: &str| {
+        let d = "0".repeat(64);
+        let given = format!(
+            r#""commitment":"{d}","total_len":{total},"index":{index},"chunk":[1],"proof":[]"#
+        );
+        ("verify_chunk", format!("{{{given}}}"))
+    };
+    let argmax = |v: &str| ("argmax", format!(r#"{{"values":[{v}],"accepted_ids":1}}"#));
+    let (most, beyond) = ("\"18446744073709551615\"", "\"18446744073709551616\"");
+    for ((name, input), answered) in [
+        (gemm(65536, 65536, 31), true),
+        (gemm(65537, 65537, 0), false),
+        (gemm(4, 4, 32), false),
+        (gemm(4, 4, -1), false),
+        (gemm(5, 4, 0), false),
+        (norm(1 << 16, (1 << 30) - 1), true),
+        (norm(1, 0), true),
+        (norm(0, 0), false),
+        (norm((1 << 16) + 1, 0), false),
+        (norm(1, 1 << 30), false),
+        (norm(1, -1), false),
+        (attend(256, 256), true),
+        (attend(257, 1), false),
+        (attend(1, 257), false),
+        (swiglu(-128), true),
+        (swiglu(-129), false),
+        (swiglu(128), false),
+        (verify(most, most), true),
+        (verify(beyond, "0"), true),
+        (verify("-1", beyond), true),
+        (argmax("-2147483647"), true),
+        (argmax("-2147483648"), false),
+    ] {
+        let out = match name {
+            "verify_chunk" | "argmax" => "9",
+            _ => {
+                r#"{"count":999,"keccak256":"0000000000000000000000000000000000000000000000000000000000000000"}"#
+            }
+        };
+        let text = op(name, &format!(r#"{{"name":"a","in":{input},"out":{out}}}"#));
+        let file = parse(text.as_bytes()).expect(&text);
+        let why = kat::verify::check(
+            &file,
+            std::path::Path::new("."),
+            &kat::target::ReferenceTarget,
+        );
+        let why = why.expect_err("no answer is right");
+        assert_eq!(why.contains("expected"), answered, "{name} {input}: {why}");
+    }
+}
+
 #[test]
 fn packed_calls() {
     let good = r#"{"Input":"01000000","Expected":"","Name":"a","Gas":1,"NoBenchmark":true}"#;
@@ -216,4 +301,6 @@ fn packed_calls() {
         assert!(why_not.contains(why), "{item}: {why_not}");
     }
     assert!(legacy::parse(b"{}").is_err());
+    let twice = legacy::parse(format!("[{good},{good}]").as_bytes()).unwrap_err();
+    assert!(twice.to_string().contains("\"a\" appears twice"), "{twice}");
 }

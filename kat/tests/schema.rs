@@ -13,11 +13,13 @@ fn matches(pattern: &str, text: &str) -> bool {
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     let digit = |b: u8| b.is_ascii_digit();
     match pattern {
-        "^-?[0-9]+$" => {
+        "^(0|-?[1-9][0-9]{0,19})$" => {
             let digits = text.strip_prefix('-').unwrap_or(text);
-            !digits.is_empty() && all(&digit, digits)
+            text == "0"
+                || !digits.starts_with('0')
+                    && (1..=20).contains(&digits.len())
+                    && all(&digit, digits)
         }
-        "^[0-9]+$" => !text.is_empty() && all(&digit, text),
         "^[0-9a-f]{64}$" => text.len() == 64 && all(&hex, text),
         "^([0-9a-f]{2})*$" => text.len() % 2 == 0 && all(&hex, text),
         "^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$" => text.split('/').all(|part| {
@@ -75,7 +77,6 @@ impl Schema {
             "enum" => arg.as_array().expect("values").contains(v),
             "oneOf" => count(arg) == 1,
             "anyOf" => count(arg) > 0,
-            "not" => !self.accepts(arg, v),
             "minimum" => int(&|v, limit| v >= limit),
             "maximum" => int(&|v, limit| v <= limit),
             "multipleOf" => int(&|v, of| v % of == 0),

@@ -541,4 +541,28 @@ mod tests {
         }
         assert!(seen > 0, "rows whose saturation shows");
     }
+
+    #[test]
+    fn a_fixed_magnitude_clamps_to_itself() {
+        let model = Arc::new(model());
+        for kernels in Kernels::all()
+            .into_iter()
+            .filter_map(|(_, kernels)| kernels)
+        {
+            let pool = Pool::new(NonZeroUsize::MIN);
+            let plan = Plan::new(Arc::clone(&model), kernels, pool);
+            // Below 254 a step of one at the clamp is half a code or more.
+            for m in (1..=300).chain([I31 - 1, I31]) {
+                let mut row = [m, -m, 0, m.saturating_add(1), -I31, I31, -(m / 2), 1];
+                let mut codes = [0; 8];
+                let used = plan.quantize_input(&mut row, Some(m as u32), &mut codes);
+                assert_eq!(used, m as u32);
+                assert_eq!(row, [m, -m, 0, m, -m, m, -(m / 2), 1]);
+                let mut small = [0; 2];
+                (kernels.quantize)(&[-(m / 2), 1], m as u32, &mut small);
+                let want = [127, -127, 0, 127, -127, 127, small[0], small[1]];
+                assert_eq!(codes, want, "{} {m}", kernels.name);
+            }
+        }
+    }
 }

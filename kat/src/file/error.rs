@@ -52,8 +52,11 @@ pub enum FileError {
         /// Largest accepted.
         high: i128,
     },
-    /// A string in the place of an integer that is not decimal digits.
-    #[error("{}: not a string of decimal digits", place(at))]
+    /// A string in the place of an integer that is not in the one form of spec 7.1.
+    #[error(
+        "{}: not a string of 1 to 20 decimal digits without leading zeros, -0 and +",
+        place(at)
+    )]
     Digits {
         /// The value's place.
         at: String,

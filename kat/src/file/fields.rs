@@ -4,6 +4,18 @@ use super::FileError;
 use crate::hex;
 use crate::json::Json;
 
+/// The value of a string of decimal digits in the one form of spec 7.1: no leading zero, no `+`, no `-0`, at most 20
+/// digits.
+pub(crate) fn decimal(text: &str) -> Option<i128> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let canonical = match digits.as_bytes() {
+        b"0" => text == "0",
+        [b'1'..=b'9', rest @ ..] => rest.len() < 20 && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    canonical.then(|| text.parse().ok()).flatten()
+}
+
 /// An integer in `low ..= high`, as a number or a string of digits (spec 7.1).
 pub(crate) fn integer(
     json: &Json,
@@ -13,25 +25,7 @@ pub(crate) fn integer(
 ) -> Result<i128, FileError> {
     let value = match json {
         Json::Int(v) => i128::from(*v),
-        Json::Text(text) => {
-            let digits = text.strip_prefix('-').unwrap_or(text);
-            let decimal = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-            // 38 digits fit; more are out of every range.
-            match text.parse() {
-                Ok(v) if decimal => v,
-                Err(_) if decimal => {
-                    return Err(FileError::Range {
-                        at: at(),
-                        value: text.chars().take(40).collect(),
-                        low,
-                        high,
-                    });
-                }
-                _ => {
-                    return Err(FileError::Digits { at: at() });
-                }
-            }
-        }
+        Json::Text(text) => decimal(text).ok_or_else(|| FileError::Digits { at: at() })?,
         _ => {
             return Err(FileError::Type {
                 at: at(),
@@ -189,5 +183,50 @@ impl Fields {
                 member,
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_have_one_form() {
+        for (text, value) in [
+            ("0", 0),
+            ("7", 7),
+            ("-7", -7),
+            ("9007199254740992", 1 << 53),
+            ("18446744073709551616", 1 << 64),
+            ("99999999999999999999", 99_999_999_999_999_999_999),
+            ("-99999999999999999999", -99_999_999_999_999_999_999),
+        ] {
+            assert_eq!(decimal(text), Some(value), "{text}");
+        }
+        for text in [
+            "",
+            "-",
+            "+",
+            "+1",
+            "-0",
+            "00",
+            "01",
+            "-01",
+            "--1",
+            "1-",
+            " 1",
+            "1 ",
+            "1\n",
+            "1.0",
+            "1e2",
+            "0x1",
+            "1_0",
+            "\u{661}",
+            "100000000000000000000",
+            "-100000000000000000000",
+        ] {
+            assert_eq!(decimal(text), None, "{text:?}");
+        }
+        assert_eq!(decimal(&"9".repeat(1 << 20)), None);
     }
 }

@@ -89,7 +89,7 @@ pub fn differences(root: &Path, dir: &Path) -> Result<Vec<(String, &'static str)
     for (name, bytes) in &made {
         if !present.contains(name) {
             out.push((name.clone(), "missing"));
-        } else if set::read_file(&dir.join(name))? != *bytes {
+        } else if set::read_file(dir, name)? != *bytes {
             out.push((name.clone(), "differs"));
         }
     }

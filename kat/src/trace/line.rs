@@ -6,6 +6,9 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::file::fields::decimal;
+use crate::file::short;
+
 /// The members of the header, in the order in which they are written.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -113,14 +116,13 @@ impl<T: Width> Visitor<'_> for IntegerVisitor<T> {
     }
 
     fn visit_str<E: Error>(self, v: &str) -> Result<Integer<T>, E> {
-        let digits = v.strip_prefix('-').unwrap_or(v);
-        let value = v.parse::<i128>().ok().and_then(|v| T::try_from(v).ok());
-        match value {
-            Some(value) if digits.bytes().all(|b| b.is_ascii_digit()) => Ok(Integer(value)),
-            _ => Err(E::custom(format!(
-                "{v:?} is not {} in decimal digits",
+        let value = decimal(v).and_then(|value| T::try_from(value).ok());
+        value.map(Integer).ok_or_else(|| {
+            E::custom(format!(
+                "{:?} is not {} in decimal digits without leading zeros, -0 and +",
+                short(v),
                 T::NAME
-            ))),
-        }
+            ))
+        })
     }
 }

@@ -92,6 +92,13 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<T, TraceError> {
+        // Serde takes a list for the members in order.
+        if self.text.trim_ascii_start().first() == Some(&b'[') {
+            return Err(TraceError::Json {
+                line: self.line,
+                message: "a list, must be an object".into(),
+            });
+        }
         serde_json::from_slice(&self.text).map_err(|e| TraceError::Json {
             line: self.line,
             message: message(&e),

@@ -272,6 +272,26 @@ fn every_defect_is_named_with_its_line() {
             with("}", ",\"values\":[5,\"9223372036854775808\"]}"),
             "not an int64",
         ),
+        (
+            with("}", ",\"values\":[5,\"06\"]}"),
+            "not an int64 in decimal digits",
+        ),
+        (
+            with("}", ",\"values\":[\"-0\",6]}"),
+            "not an int64 in decimal digits",
+        ),
+        (
+            with("\"position\":0", "\"position\":\"00\""),
+            "not a uint64 in decimal digits",
+        ),
+        (
+            with("\"count\":2", "\"count\":9007199254740992"),
+            "2^53 or more",
+        ),
+        (
+            "[0,1,\"q\",2,\"00\",null]".into(),
+            "line 3: a list, must be an object",
+        ),
         (with("}", ""), "line 3: EOF"),
         (with("}", "}}"), "line 3: trailing characters (column"),
         (String::from("\u{0}"), "line 3: expected value"),

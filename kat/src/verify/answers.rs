@@ -19,6 +19,10 @@ pub(super) fn check(file: &OpFile, target: &(impl Ops + ?Sized)) -> Checked {
 }
 
 fn compare(outputs: &[(&str, op::Kind)], case: &Case, found: &[Answer]) -> Checked {
+    if found.len() != outputs.len() {
+        let (name, n) = (&case.name, found.len());
+        return Err(format!("case {name}: found {n} results"));
+    }
     for (((member, _), expected), found) in outputs.iter().zip(&case.out).zip(found) {
         let place = if member.is_empty() {
             format!("case {}", case.name)
@@ -33,7 +37,8 @@ fn compare(outputs: &[(&str, op::Kind)], case: &Case, found: &[Answer]) -> Check
 /// Where two answers differ, if they do.
 fn difference(expected: &Answer, found: &Answer) -> Option<String> {
     match (expected, found) {
-        (Answer::Int(e), Answer::Int(f)) if e != f => Some(format!(": expected {e}, found {f}")),
+        _ if expected == found => None,
+        (Answer::Int(e), Answer::Int(f)) => Some(format!(": expected {e}, found {f}")),
         (Answer::Row(e), Answer::Row(f)) => {
             let i = e.iter().zip(f).position(|(e, f)| e != f);
             match i {
@@ -58,7 +63,7 @@ fn difference(expected: &Answer, found: &Answer) -> Option<String> {
                 None
             }
         }
-        (Answer::Digest(e), Answer::Digest(f)) if e != f => Some(format!(
+        (Answer::Digest(e), Answer::Digest(f)) => Some(format!(
             ": expected {}, found {}",
             hex::encode(e),
             hex::encode(f)
@@ -77,6 +82,6 @@ fn difference(expected: &Answer, found: &Answer) -> Option<String> {
                 None => None,
             }
         }
-        _ => None,
+        _ => Some(": found a result of another kind".into()),
     }
 }

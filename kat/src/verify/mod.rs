@@ -52,7 +52,7 @@ pub fn run_levels(
     levels: Levels<'_>,
 ) -> Result<Vec<Outcome>, SetError> {
     let mut outcomes = Vec::new();
-    let index = set::read_file(&dir.join(INDEX))?;
+    let index = set::read_file(dir, INDEX)?;
     let listed = match file::parse(&index) {
         Ok(File::Index(files)) => files,
         Ok(other) => {
@@ -79,7 +79,7 @@ pub fn run_levels(
         }
     }
     for entry in listed.iter().filter(|entry| levels(&entry.level)) {
-        match set::read_file(&dir.join(&entry.file)) {
+        match set::read_file(dir, &entry.file) {
             Ok(bytes) => one(entry, &bytes, root, targets, &mut outcomes),
             Err(e) => {
                 outcomes.push(Outcome::of(entry, INDEX_TARGET, Err(e.to_string())));

@@ -16,7 +16,7 @@ pub(super) fn blob(file: &ModelFile, root: &Path) -> Result<Vec<u8>, String> {
     match &file.source {
         BlobSource::Recipe(recipe) => Ok(blob::build(recipe)),
         BlobSource::File(path) => {
-            set::read(&root.join(path), MAX_BLOB).map_err(|e| format!("the model's blob: {e}"))
+            set::read_below(root, path, MAX_BLOB).map_err(|e| format!("the model's blob: {e}"))
         }
     }
 }
@@ -103,11 +103,17 @@ fn run(run: &Run, model: &dyn Model) -> Checked {
         }
     }
     if !run.logits.is_empty() {
+        let mut seen = vec![0; run.logits.len()];
         let sink = &mut |position: usize, row: &[i32]| {
+            seen[position] += 1;
             let what = format!("{place}, logits position {position}");
             keep(digests(&what, &run.logits[position], &logits_digest(row)));
         };
         model.logits(&prompt, sink).map_err(fails)?;
+        for (position, seen) in seen.into_iter().enumerate() {
+            let what = format!("{place}, logits position {position}, rows");
+            keep(same(&what, 1, seen, usize::to_string));
+        }
     }
     first?;
     let (tokens, finish) = model.generate(&prompt, run.max_new).map_err(fails)?;

@@ -39,7 +39,7 @@ pub(super) fn folder(dir: Option<&PathBuf>) -> Outcome<PathBuf> {
 pub(crate) fn run(args: &Args) -> Outcome {
     let dir = folder(args.dir.as_ref())?;
     let path = dir.join(kat::verify::INDEX);
-    let index = set::read_file(&path).or_input("no set of known answers")?;
+    let index = set::read_file(&dir, kat::verify::INDEX).or_input("no set of known answers")?;
     let index = file::parse(&index).or_input(format!("{} is refused", path.display()))?;
     let File::Index(files) = index else {
         return Err(Failure::input(format!("{} is no index", path.display())));
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut rows = Vec::new();
     for f in &files {
         // What a file is about is in the file; packed calls have another form.
-        let op = match set::read_file(&dir.join(&f.file))
+        let op = match set::read_file(&dir, &f.file)
             .ok()
             .map(|b| file::parse(&b))
         {
