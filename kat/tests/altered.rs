@@ -81,6 +81,41 @@ fn an_altered_answer_of_any_operation_is_named() {
 }
 
 #[test]
+fn an_answer_of_another_length_is_named() {
+    for op in kat::op::OPS {
+        let File::Op(file) = read(&format!("ops/{}.json", op.name)) else {
+            panic!("{} is of level op", op.name)
+        };
+        let lists = |a: &Answer| matches!(a, Answer::Row(_) | Answer::Digests(_));
+        for case in &file.cases {
+            for i in (0..case.out.len()).filter(|&i| lists(&case.out[i])) {
+                for longer in [false, true] {
+                    let mut case = case.clone();
+                    let changed = match &mut case.out[i] {
+                        Answer::Row(v) if longer => {
+                            v.push(0);
+                            true
+                        }
+                        Answer::Row(v) => v.pop().is_some(),
+                        Answer::Digests(v) if longer => {
+                            v.push([0; 32]);
+                            true
+                        }
+                        Answer::Digests(v) => v.pop().is_some(),
+                        _ => false,
+                    };
+                    if changed {
+                        let name = case.name.clone();
+                        let cases = vec![case];
+                        refused(&File::Op(OpFile { op, cases }), &[&name, "expected"]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_input_of_every_operation_matters() {
     for op in kat::op::OPS {
         let File::Op(file) = read(&format!("ops/{}.json", op.name)) else {
@@ -156,6 +191,19 @@ fn an_altered_value_of_a_model_is_named() {
         &file,
         |f| f.runs[0].layers[0].truncate(1),
         &["twelve ids", "stage"],
+    );
+    refused_model(
+        &file,
+        |f| f.runs[0].layers[0].push([0; 32]),
+        &["twelve ids", "layers position 0, stages"],
+    );
+    refused_model(
+        &file,
+        |f| {
+            let run = f.runs.iter_mut().find(|r| !r.tokens.is_empty());
+            run.expect("a run with tokens").tokens.pop();
+        },
+        &["number of"],
     );
     refused_model(
         &file,
