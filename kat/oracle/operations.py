@@ -240,7 +240,7 @@ OPS = {
     'toy_gemm': (toy_gemm, 'r:weight r:x i:shift'), 'toy_norm': (toy_norm, 'r:x r:w i:mult i:eps'),
     'toy_attend': (toy_attend, 'r:q r:k r:v'), 'toy_swiglu': (toy_swiglu, 'r:gate r:up'),
 }
-ANY = 1 << 64
+ANY = 1 << 128
 
 
 def _scale(value):

@@ -395,6 +395,37 @@ fn an_altered_index_is_named() {
             "{name}: {failures:?}"
         );
     }
+    // What the index says of a file, one member at a time; the file itself has the digest that the index states.
+    let entry = |copy: &Copy| {
+        let text = fs::read_to_string(copy.0.join("index.json")).unwrap();
+        let line = text.lines().find(|l| l.contains("\"toy.json\"")).unwrap();
+        line.trim_end_matches(',').to_owned()
+    };
+    let copy = Copy::new("length");
+    copy.replace(
+        "index.json",
+        &entry(&copy),
+        &entry(&copy).replace("\"bytes\":", "\"bytes\":1"),
+    );
+    let failures = copy.failures();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(
+        failures[0].detail.contains("bytes: expected 1"),
+        "{failures:?}"
+    );
+    let copy = Copy::new("kind");
+    let kind = entry(&copy).replace("\"level\":\"toy\"", "\"level\":\"op\"");
+    copy.replace("index.json", &entry(&copy), &kind);
+    let targets = [Target::Reference];
+    let all = kat::verify::run_levels(&copy.0, &root(), &targets, &|level| level == "op").unwrap();
+    let level = |o: &&Outcome| o.detail.contains("the level is toy, the index says op");
+    assert_eq!(all.iter().filter(level).count(), 1, "{all:?}");
+    // A refused file has a line for the target too.
+    let copy = Copy::new("refused");
+    copy.replace("toy.json", "{", "[");
+    let failures = copy.failures();
+    let refused = |o: &&Outcome| o.target == "reference" && o.detail.contains("refused");
+    assert_eq!(failures.iter().filter(refused).count(), 1, "{failures:?}");
     let copy = Copy::new("stray");
     fs::write(copy.0.join("ops/stray.json"), "{}").unwrap();
     fs::remove_file(copy.0.join("toy.json")).unwrap();
@@ -450,4 +481,13 @@ fn links_and_what_is_no_file() {
     ));
     assert!(matches!(read("ops"), Err(kat::set::SetError::Io { .. })));
     assert!(read("toy.json").is_ok());
+}
+
+#[test]
+fn an_altered_price_of_a_packed_call_is_named() {
+    let text = fs::read_to_string(set().join("legacy/toy_packed.json")).unwrap();
+    let verify = |text: &str| kat::legacy::verify(text.as_bytes(), &ReferenceTarget);
+    assert!(verify(&text).is_ok());
+    let why = verify(&text.replacen("\"Gas\":", "\"Gas\":1", 1)).unwrap_err();
+    assert!(why.contains("Gas: expected 1"), "{why}");
 }
