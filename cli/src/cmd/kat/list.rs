@@ -47,10 +47,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut rows = Vec::new();
     for f in &files {
         // What a file is about is in the file; packed calls have another form.
-        let op = match set::read_file(&dir, &f.file)
-            .ok()
-            .map(|b| file::parse(&b))
-        {
+        let op = match set::read_file(&dir, &f.file).ok().map(|b| file::parse(&b)) {
             Some(Ok(file)) => file.subject().to_owned(),
             _ => String::new(),
         };
