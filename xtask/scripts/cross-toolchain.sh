@@ -41,6 +41,18 @@ install_tools() {
     die "apt-get could not install ${missing[*]}"
 }
 
+# The compiler with its own libraries, by its place. (sh would drop the variables that cargo names with a hyphen.)
+wrap() {
+  cat > "$dir/wrapper" <<'WRAPPER'
+#!/usr/bin/env bash
+root=$(cd "$(dirname "$0")" && pwd)
+LD_LIBRARY_PATH="$root/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+  exec "$root/usr/bin/rustc" --sysroot "$root/usr" "$@"
+WRAPPER
+  chmod +x "$dir/wrapper"
+  if cmp -s "$dir/wrapper" "$1/rustc"; then rm "$dir/wrapper"; else mv "$dir/wrapper" "$1/rustc"; fi
+}
+
 # Builds and runs one program a target; quiet, false if anything is amiss.
 works() {
   local rustc=$1/rustc spec arch triple gnu qemu want probe="$dir/probe"
@@ -90,18 +102,13 @@ make() {
   for deb in "$work"/debs/*.deb; do
     dpkg-deb -x "$deb" "$work" || die "could not unpack ${deb##*/}"
   done
-  cat > "$work/rustc" <<'WRAPPER'
-#!/bin/sh
-root=$(cd "$(dirname "$0")" && pwd)
-LD_LIBRARY_PATH="$root/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
-  exec "$root/usr/bin/rustc" --sysroot "$root/usr" "$@"
-WRAPPER
-  chmod +x "$work/rustc"
+  wrap "$work"
   rm -rf "$work/debs" "$work/lists" "$work/cache"
   mv "$work" "$dir/rust"
 }
 
 install_tools
+[ ! -x "$dir/rust/usr/bin/rustc" ] || wrap "$dir/rust"
 if works "$dir/rust"; then
   say "$("$dir/rust/rustc" --version) is set up"
   exit 0
