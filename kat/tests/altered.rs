@@ -271,6 +271,14 @@ fn an_altered_value_of_the_toy_is_named() {
         &["logits one id", "index 47"],
     );
     toy(
+        &|f| f.logits[1].logits.push(0),
+        &["logits one id", "index 48"],
+    );
+    toy(
+        &|f| drop(f.logits[1].logits.pop()),
+        &["logits one id", "index 47"],
+    );
+    toy(
         &|f| f.tokens[0].tokens[9] ^= 1,
         &["tokens published", "index 9"],
     );
