@@ -88,10 +88,12 @@ enum Ask {
     Stops,
     /// A prompt longer than a block of 512 keys.
     Long,
+    /// The usual and a prompt, found by search, of which one key is past int16 between its angles and its rotation.
+    Turned,
 }
 
 fn recipes() -> Vec<(&'static str, Dims, Style, u64, Ask)> {
-    use Ask::{All, Long, Stops, Usual};
+    use Ask::{All, Long, Stops, Turned, Usual};
     use Style::{Extreme, Plausible, Zero};
     let large_eps = |eps, d| Dims { eps, ..d };
     let context = |max_context, d| Dims { max_context, ..d };
@@ -254,6 +256,14 @@ fn recipes() -> Vec<(&'static str, Dims, Style, u64, Ask)> {
             1,
             Usual,
         ),
+        // A normalised head of one pair that its angle turns onto one channel.
+        (
+            "turned",
+            qk_norm(shape(8, 2, (8, 8, 2), 8)),
+            Extreme,
+            877,
+            Turned,
+        ),
         ("zero", qk_norm(shape(12, 1, (2, 1, 4), 12)), Zero, 1, Usual),
         (
             "zero_static",
@@ -404,6 +414,10 @@ impl Asker<'_> {
             self.run("one id", last, 12, false, true),
             self.run("seven ids", prompt(100, 7), 0, false, true),
         ];
+        if let Ask::Turned = ask {
+            let ids = (0..33).map(|i| (7 * i + 23) % 61).collect();
+            runs.push(self.run("past int16", Row::List(ids), 8, true, true));
+        }
         if let Ask::All = ask {
             let max = self.dims.max_context as usize;
             runs.push(self.run("up to the context", prompt(200, max - 5), 100, false, true));

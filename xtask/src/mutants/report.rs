@@ -15,8 +15,6 @@ How much do the files of `kat/vectors/` notice? Each line below is a plausible m
 
 In a column, `x` means that an answer differs, `!` that there is none (a panic, a refused blob or prompt), `-` that nothing is noticed. For operations the column names the operation whose cases notice, and how many others do.
 
-Not in the list, because no file shows it: leaving out the saturation between the angles and the rotation of a normalised head. It acts by one or two units on rows that hold all of their length in one pair of channels, at few angles; a unit test of `int-engine` holds it.
-
 `cargo xtask mutants` makes this page with `--write`. It plants the mistakes, compiles them all, runs each, and fails when one is noticed nowhere, or no longer fits the source.
 ";
 

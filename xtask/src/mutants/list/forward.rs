@@ -112,6 +112,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[("*v = sat(*v, I16)", "*v = sat(*v, 1 << 14)")],
     ),
     m(
+        "rotate-no-limit",
+        "3.3",
+        "rotate_head",
+        "no saturation after the angles",
+        &[("*v = sat(*v, I16)", "*v = *v + 0")],
+    ),
+    m(
         "rotate-floor",
         "3.3",
         "rotate_head",
