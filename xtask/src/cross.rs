@@ -27,7 +27,7 @@ pub(crate) struct Machine {
     qemu: &'static str,
     /// What `BLUE_EXPECT_TARGET` says to tests/target.rs of int-engine.
     expect: &'static str,
-    /// Byte order and machine number of its executables: e_ident[EI_DATA] and e_machine of ELF.
+    /// Byte order and machine number of its executables: `e_ident[EI_DATA]` and `e_machine` of ELF.
     elf: (u8, u16),
 }
 
