@@ -275,7 +275,9 @@ fn an_altered_value_of_the_toy_is_named() {
         &["logits one id", "index 48"],
     );
     toy(
-        &|f| drop(f.logits[1].logits.pop()),
+        &|f| {
+            f.logits[1].logits.pop();
+        },
         &["logits one id", "index 47"],
     );
     toy(
