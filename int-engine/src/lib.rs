@@ -39,6 +39,7 @@
 #![deny(unsafe_code, clippy::float_arithmetic)]
 
 pub mod blob;
+pub mod buffer;
 pub mod commitment;
 pub mod config;
 pub mod engine;
@@ -52,4 +53,5 @@ pub mod probe;
 mod seeded;
 mod session;
 pub mod tables;
+pub mod tiles;
 pub mod toy;

@@ -2,16 +2,13 @@
 
 use crate::commitment::Commitment;
 use crate::config::Config;
+use crate::tiles::Tiles;
 
 /// One linear layer: int8 weights with an integer requantisation per output channel (spec 3.2).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Linear {
-    /// Output channels.
-    pub rows: usize,
-    /// Inputs of each output channel.
-    pub cols: usize,
-    /// Row-major `[rows][cols]`, each in -127 ..= 127.
-    pub weight: Vec<i8>,
+    /// `[rows][cols]`, each in -127 ..= 127.
+    pub weight: Tiles,
     /// Per row, 2^30 ..= 2^31 - 1.
     pub mult: Vec<i32>,
     /// Per row, -64 ..= 64.
@@ -68,8 +65,8 @@ pub struct Layer {
 /// The embedding table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Embedding {
-    /// Row-major `[vocab][hidden]`, each in -127 ..= 127.
-    pub weight: Vec<i8>,
+    /// `[vocab][hidden]`, each in -127 ..= 127.
+    pub weight: Tiles,
     /// Per row, 2^30 ..= 2^31 - 1.
     pub mult: Vec<i32>,
     /// Per row, -64 ..= 64.
@@ -79,8 +76,8 @@ pub struct Embedding {
 /// The output head, `[vocab][hidden]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// Row-major weights, or `None` when the head is tied to the embedding table; [`Model::head_weight`] resolves it.
-    pub weight: Option<Vec<i8>>,
+    /// Its own weights, or `None` when the head is tied to the embedding table; [`Model::head_weight`] resolves it.
+    pub weight: Option<Tiles>,
     /// Per row, 2^30 ..= 2^31 - 1.
     pub mult: Vec<i32>,
     /// Per row, -64 ..= 64.
@@ -143,8 +140,8 @@ impl Model {
 
     /// The head's weights, `[vocab][hidden]`: its own, or the embedding table's when tied.
     #[must_use]
-    pub fn head_weight(&self) -> &[i8] {
-        self.head.weight.as_deref().unwrap_or(&self.embed.weight)
+    pub fn head_weight(&self) -> &Tiles {
+        self.head.weight.as_ref().unwrap_or(&self.embed.weight)
     }
 
     /// The commitment of the blob that the model was loaded from (spec 5).

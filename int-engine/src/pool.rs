@@ -56,7 +56,7 @@ impl std::fmt::Debug for Shared {
 }
 
 /// The states behind the locks stay valid when a holder panics.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -352,7 +352,6 @@ fn a_loaded_model_takes_its_size() {
             .and_then(|()| loader.finish())
     });
     let model = model.unwrap();
-    assert_eq!(model.embed().weight.capacity(), model.embed().weight.len());
     // A tensor may be held twice while it grows.
     assert!(whole < 2 * blob.len(), "{whole} of {}", blob.len());
 }

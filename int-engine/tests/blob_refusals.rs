@@ -277,10 +277,11 @@ fn a_pre_shift_above_the_cap_follows_the_largest_row() {
     let good = sample(&config, 2);
     let model = Model::from_bytes(&good).unwrap();
     let down = &model.layers()[0].down;
-    let largest = down
-        .weight
-        .chunks(down.cols)
-        .map(|r| r.iter().map(|w| i64::from(w.unsigned_abs())).sum::<i64>())
+    let largest = (0..down.weight.rows())
+        .map(|r| {
+            let row = down.weight.row(r);
+            row.map(|w| i64::from(w.unsigned_abs())).sum::<i64>()
+        })
         .max();
     assert_eq!(
         i64::from(down.pre_shift),

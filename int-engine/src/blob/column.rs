@@ -1,7 +1,9 @@
 //! A tensor that grows as its bytes arrive.
 
+use super::directory::Role;
 use super::{Dtype, Entry};
 use crate::halt::Fault;
+use crate::tiles::Tiles;
 use std::collections::TryReserveError;
 
 /// Elements that the first allocation of a tensor may hold before any more have arrived.
@@ -9,6 +11,8 @@ const FIRST: usize = 4096;
 
 /// The elements of one tensor.
 pub(super) enum Column {
+    /// Weights, and the bytes of a row that has not arrived whole.
+    Weights(Tiles, Vec<i8>),
     Int8(Vec<i8>),
     Int16(Vec<i16>),
     Int32(Vec<i32>),
@@ -16,8 +20,11 @@ pub(super) enum Column {
 }
 
 impl Column {
-    pub(super) fn new(dtype: Dtype) -> Self {
-        match dtype {
+    pub(super) fn new(entry: &Entry) -> Self {
+        if let Role::Weight { cols, .. } = entry.role {
+            return Self::Weights(Tiles::new(cols), Vec::new());
+        }
+        match entry.dtype {
             Dtype::Int8 => Self::Int8(Vec::new()),
             Dtype::Int16 => Self::Int16(Vec::new()),
             Dtype::Int32 => Self::Int32(Vec::new()),
@@ -34,6 +41,9 @@ impl Column {
         };
         let total = usize::try_from(elements).map_err(|_| no_memory())?;
         match self {
+            Self::Weights(tiles, row) => {
+                return rows(tiles, row, total, bytes);
+            }
             Self::Int8(v) => extend(v, total, bytes, i8::from_le_bytes),
             Self::Int16(v) => extend(v, total, bytes, i16::from_le_bytes),
             Self::Int32(v) => extend(v, total, bytes, i32::from_le_bytes),
@@ -41,6 +51,23 @@ impl Column {
         }
         .map_err(|_| no_memory())
     }
+}
+
+/// Appends bytes of weights, of which there will be `total`, row by row.
+fn rows(tiles: &mut Tiles, row: &mut Vec<i8>, total: usize, mut bytes: &[u8]) -> Result<(), Fault> {
+    let cols = tiles.cols();
+    let (all, what) = (total / cols, "a tensor of the model");
+    while !bytes.is_empty() {
+        let (now, later) = bytes.split_at(bytes.len().min(cols - row.len()));
+        crate::halt::try_reserve(row, row.len() + now.len(), what)?;
+        row.extend(now.iter().map(|&b| b as i8));
+        bytes = later;
+        if row.len() == cols {
+            tiles.push(row, all)?;
+            row.clear();
+        }
+    }
+    Ok(())
 }
 
 /// Appends the elements in `bytes` to a vector that will hold `total`. The capacity is at most `total` and, beyond

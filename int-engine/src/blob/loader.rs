@@ -7,6 +7,7 @@ use super::{BlobError, Entry, Header, LoadError, RECORD_LEN, Record};
 use crate::commitment::{Commitment, Hasher};
 use crate::config::{Config, Scheme};
 use crate::model::{Embedding, Head, Layer, Linear, Model, StaticScales};
+use crate::tiles::Tiles;
 
 /// Bytes that are hashed, checked and stored at a time, while they are in the cache.
 const PIECE: usize = 1 << 18;
@@ -221,7 +222,7 @@ impl Tensors {
             return Ok(gap.len());
         }
         if at == entry.offset {
-            self.columns.push(Column::new(entry.dtype));
+            self.columns.push(Column::new(entry));
         }
         let left = entry.offset + entry.length - at;
         let part = &bytes[..available.min(left) as usize];
@@ -247,7 +248,7 @@ impl Tensors {
         let mut t = Columns(self.columns.into_iter());
         let c = &config;
         let embed = Embedding {
-            weight: t.int8(),
+            weight: t.tiles(),
             mult: t.int32(),
             shift: t.int8(),
         };
@@ -255,7 +256,7 @@ impl Tensors {
         let layers = (0..c.layers()).map(|_| t.layer(c)).collect();
         let final_gain = t.int16();
         let pre_shift = t.int32()[0];
-        let weight = (!c.tied()).then(|| t.int8());
+        let weight = (!c.tied()).then(|| t.tiles());
         let head = Head {
             weight,
             mult: t.int32(),
@@ -299,11 +300,16 @@ impl Columns {
         uint64, Uint64, u64;
     }
 
-    fn linear(&mut self, rows: usize, cols: usize, pre_shift: i32) -> Linear {
+    fn tiles(&mut self) -> Tiles {
+        match self.0.next() {
+            Some(Column::Weights(tiles, _)) => tiles,
+            _ => unreachable!("the directory has another order of types"),
+        }
+    }
+
+    fn linear(&mut self, pre_shift: i32) -> Linear {
         Linear {
-            rows,
-            cols,
-            weight: self.int8(),
+            weight: self.tiles(),
             mult: self.int32(),
             shift: self.int8(),
             pre_shift,
@@ -323,14 +329,9 @@ impl Columns {
     }
 
     fn layer(&mut self, c: &Config) -> Layer {
-        let (n, qd, kd, ff) = (c.hidden(), c.q_width(), c.kv_width(), c.intermediate());
         let k = self.int32();
         let static_scales = (c.scheme() == Scheme::Static).then(|| self.static_scales());
-        let (q, key, v) = (
-            self.linear(qd, n, k[0]),
-            self.linear(kd, n, k[1]),
-            self.linear(kd, n, k[2]),
-        );
+        let (q, key, v) = (self.linear(k[0]), self.linear(k[1]), self.linear(k[2]));
         let q_gain = c.qk_norm().then(|| self.int32());
         let k_gain = c.qk_norm().then(|| self.int32());
         Layer {
@@ -338,10 +339,10 @@ impl Columns {
             q,
             k: key,
             v,
-            o: self.linear(n, qd, k[3]),
-            gate: self.linear(ff, n, k[4]),
-            up: self.linear(ff, n, k[5]),
-            down: self.linear(n, ff, k[6]),
+            o: self.linear(k[3]),
+            gate: self.linear(k[4]),
+            up: self.linear(k[5]),
+            down: self.linear(k[6]),
             q_gain,
             k_gain,
             score_mult: k[7],

@@ -5,14 +5,18 @@
 //! equal the scalar backend on every input of the stated domains. The choice is a value held by its owner:
 //! there is no global and nothing is read from the environment.
 
+use crate::buffer::Buffer;
 use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
+use crate::tiles::{self, GROUP, Tiles, View};
+use operands::{Inputs, Out};
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod aarch64;
 #[cfg(test)]
 mod conformance;
+pub mod operands;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
@@ -22,13 +26,16 @@ mod x86_64;
 pub struct Kernels {
     /// The backend's name, as [`Kernels::by_name`] takes it.
     pub name: &'static str,
-    /// `gemm(weights, cols, x, out)`: `out[t][r] = sum_k weights[r][k] * x[t][k]` in int32.
+    /// What [`Inputs`] for `gemm` XOR each byte with: 0x80 where its instructions take unsigned inputs, else 0.
+    pub flip: u8,
+    /// `gemm(weights, inputs, out)`: `out[t][r] = sum_k weights[r][k] * inputs[t][k]` in int32.
     ///
-    /// `weights` is `[rows][cols]`, `x` `[tokens][cols]`, `out` `[tokens][rows]`, all row-major;
-    /// 1 <= cols <= 65536, weights in -127 ..= 127, x in -127 ..= 127: |out| <= 65536 * 127^2 < 2^30.
-    pub gemm: fn(&[i8], usize, &[i8], &mut [i32]),
-    /// `weighted_sum(w, values, n)`: `n[i] += sum_s w[s] * values[s][i]`; at most 32768 weights w_s <= 2^15,
-    /// `values` `[keys][n.len()]` in -127 ..= 127.
+    /// `out` `[tokens][rows]`; weights in -127 ..= 127, inputs in -127 ..= 127: |out| <= 65536 * 127^2 < 2^30.
+    pub gemm: fn(View<'_>, Inputs<'_>, Out<'_>),
+    /// `weighted_sum(w, values, n)`: `n[i] += sum_s w[s] * values[s][i]`; at most 32768 weights w_s <= 2^15.
+    ///
+    /// `values` in groups of four keys, `[keys / 4][n.len()][4]`, in -127 ..= 127, whole groups: what the last one holds
+    /// after the last key does not matter.
     pub weighted_sum: fn(&[u16], &[i8], &mut [i64]),
     /// The largest magnitude of a row of |u_i| <= 2^31 - 1; 0 for an empty row.
     pub max_abs: fn(&[i32]) -> u32,
@@ -54,6 +61,43 @@ pub struct Kernels {
 }
 
 impl Kernels {
+    /// `gemm` of row-major operands, which are packed for this one call: `weights` `[rows][cols]`, `x`
+    /// `[tokens][cols]`, `out` `[tokens][rows]`.
+    ///
+    /// # Panics
+    /// When the lengths do not fit together, or `cols` is not in 1 ..= 65536.
+    pub fn multiply(&self, weights: &[i8], cols: usize, x: &[i8], out: &mut [i32]) {
+        assert!((1..=65536).contains(&cols), "1 <= cols <= 65536");
+        let tiles = Tiles::pack(weights, cols);
+        assert_eq!(
+            out.len() * cols,
+            tiles.rows() * x.len(),
+            "one output per row and token"
+        );
+        if out.is_empty() {
+            return;
+        }
+        let mut memory = Buffer::default();
+        memory
+            .grow(x.len() / cols * cols.next_multiple_of(GROUP), "inputs")
+            .expect("memory for packed inputs");
+        let inputs = Inputs::pack(x, cols, self.flip, memory.bytes_mut());
+        (self.gemm)(tiles.view(), inputs, Out::new(out, tiles.rows()));
+    }
+
+    /// `weighted_sum` of row-major values, `[keys][n.len()]`, which are grouped for this one call.
+    ///
+    /// # Panics
+    /// When the lengths do not fit together.
+    pub fn weigh(&self, w: &[u16], values: &[i8], n: &mut [i64]) {
+        assert_eq!(
+            values.len(),
+            w.len() * n.len(),
+            "one row of values per weight"
+        );
+        (self.weighted_sum)(w, &tiles::group_values(values, n.len()), n);
+    }
+
     /// The portable backend, present everywhere.
     #[must_use]
     pub fn scalar() -> &'static Self {

@@ -1,12 +1,15 @@
 //! The portable backend: the definitions themselves, in plain Rust.
 
 use super::Kernels;
+use super::operands::{Inputs, Out};
 use crate::ops::attention::{self, QueryScale};
-use crate::ops::proven::{self, DOT_PRODUCT};
+use crate::ops::proven::{Columns, DOT_PRODUCT};
 use crate::ops::{dynq, hadamard, requantize, rms, swiglu};
+use crate::tiles::{GROUP, TILE, View};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "scalar",
+    flip: 0,
     gemm,
     weighted_sum: attention::weighted_sum,
     max_abs: dynq::max_abs,
@@ -21,34 +24,55 @@ pub(super) static KERNELS: Kernels = Kernels {
     softmax_weights: attention::softmax_weights,
 };
 
-/// The number of rows of a product, after checking that the operands fit together.
-pub(super) fn rows_of(weights: &[i8], cols: usize, x: &[i8], out: &[i32]) -> (usize, usize) {
-    assert!((1..=65536).contains(&cols), "1 <= cols <= 65536");
-    let (rows, tokens) = (weights.len() / cols, x.len() / cols);
+/// Asserts that the operands of a product fit together.
+pub(super) fn check(weights: View<'_>, inputs: Inputs<'_>, out: &Out<'_>) {
+    assert_eq!(weights.cols(), inputs.cols(), "one input per column");
     assert!(
-        rows * cols == weights.len() && tokens * cols == x.len(),
-        "whole rows"
+        out.tokens() == inputs.tokens() && out.rows() == weights.rows(),
+        "one output per row and token"
     );
-    assert_eq!(out.len(), rows * tokens, "one output per row and token");
-    (rows, tokens)
 }
 
-fn gemm(weights: &[i8], cols: usize, x: &[i8], out: &mut [i32]) {
-    let (rows, tokens) = rows_of(weights, cols, x, out);
-    // A weight row stays in the first-level cache for all tokens.
-    for (r, row) in weights.chunks_exact(cols).enumerate() {
-        for (t, x) in x.chunks_exact(cols).enumerate() {
-            out[t * rows + r] = dot(row, x);
+/// The sums of the rows of one tile with one token: at most 65536 products of magnitude at most 127^2, below 2^30.
+///
+/// `tile` `[groups][16][4]`, `x` the token's groups.
+#[inline(always)]
+fn tile_sums<'a>(tile: &[i8], x: impl Iterator<Item = &'a [i8]>, cols: usize) -> [i32; TILE] {
+    let mut sums = [0; TILE];
+    let mut proof = Columns::zero(TILE);
+    for (line, x) in tile.chunks_exact(TILE * GROUP).zip(x) {
+        for (k, &x) in x.iter().enumerate() {
+            proof.plus((0..TILE).map(|r| i64::from(line[r * GROUP + k]) * i64::from(x)));
+        }
+        let x: [i32; GROUP] = std::array::from_fn(|k| i32::from(x[k]));
+        for (sum, w) in sums.iter_mut().zip(line.chunks_exact(GROUP)) {
+            let w: [i32; GROUP] = std::array::from_fn(|k| i32::from(w[k]));
+            *sum += w[0] * x[0] + w[1] * x[1] + w[2] * x[2] + w[3] * x[3];
         }
     }
-    debug_assert!(tokens == 0 || out.len() / tokens == rows);
+    proof.hold(&DOT_PRODUCT, cols);
+    sums
 }
 
-/// At most 65536 products of magnitude at most 127^2: below 2^30.
+/// The definition, for inputs that are not flipped.
 #[inline(always)]
-fn dot(a: &[i8], b: &[i8]) -> i32 {
-    proven::sum(
-        &DOT_PRODUCT,
-        a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)),
-    )
+pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
+    check(weights, inputs, &out);
+    let cols = weights.cols();
+    let tiles = weights.data().chunks_exact(weights.groups() * TILE * GROUP);
+    // A tile stays in the first-level cache for all tokens.
+    for (tile, row) in tiles.zip((0..).step_by(TILE)) {
+        let rows = TILE.min(weights.rows() - row);
+        let mut first = 0;
+        for (tokens, block) in inputs.blocks() {
+            for t in 0..tokens {
+                let x = block
+                    .chunks_exact(tokens * GROUP)
+                    .map(|g| &g[t * GROUP..][..GROUP]);
+                let sums = tile_sums(tile, x, cols);
+                out.token(first + t)[row..row + rows].copy_from_slice(&sums[..rows]);
+            }
+            first += tokens;
+        }
+    }
 }

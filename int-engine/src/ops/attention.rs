@@ -9,6 +9,7 @@
 use super::fixed::{bit_length, bit_length_64, rdbpot};
 use super::proven::{ATTENTION_OUTPUT, Columns, DEN, Proven, WEIGHTED_VALUES};
 use crate::tables;
+use crate::tiles::GROUP;
 
 /// The largest magnitude of a score.
 const SCORE_LIMIT: i64 = (1 << 30) - 1;
@@ -112,21 +113,37 @@ pub fn softmax_weights(z: &mut [i32], top: i32, mv: &[u16], w: &mut [u16]) -> No
     normalizer
 }
 
-/// n_i += sum_s w_s * v8_{s,i}: at most 32768 weights w_s <= 2^15, `values` is `[keys][n.len()]`.
+/// n_i += sum_s w_s * v8_{s,i}: at most 32768 weights w_s <= 2^15, `values` in groups of four keys,
+/// `[keys / 4][n.len()][4]`, whole groups.
 ///
 /// |n_i| <= 32768 * 2^15 * 127 < 2^37.
 #[inline(always)]
 pub fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
     assert_eq!(
         values.len(),
-        w.len() * n.len(),
-        "one row of values per weight"
+        w.len().div_ceil(GROUP) * GROUP * n.len(),
+        "whole groups of values, one value per weight and channel"
     );
+    if n.is_empty() {
+        return;
+    }
     let mut proof = Columns::zero(n.len());
-    for (&w, row) in w.iter().zip(values.chunks_exact(n.len())) {
-        proof.plus(row.iter().map(|&v| i64::from(w) * i64::from(v)));
-        for (n, &v) in n.iter_mut().zip(row) {
-            *n += i64::from(w) * i64::from(v);
+    for (w, values) in w.chunks(GROUP).zip(values.chunks_exact(GROUP * n.len())) {
+        for (s, &w) in w.iter().enumerate() {
+            proof.plus(
+                values
+                    .chunks_exact(GROUP)
+                    .map(|v| i64::from(w) * i64::from(v[s])),
+            );
+        }
+        let mut weights = [0i64; GROUP];
+        for (to, &w) in weights.iter_mut().zip(w) {
+            *to = w.into();
+        }
+        for (n, v) in n.iter_mut().zip(values.chunks_exact(GROUP)) {
+            *n += (0..GROUP)
+                .map(|s| weights[s] * i64::from(v[s]))
+                .sum::<i64>();
         }
     }
     proof.hold(&WEIGHTED_VALUES, w.len());
@@ -184,7 +201,7 @@ mod tests {
         let mut w = vec![0; z.len()];
         let normalizer = softmax_weights(&mut z, top, mv, &mut w);
         let mut n = vec![0; q8.len()];
-        weighted_sum(&w, v8, &mut n);
+        weighted_sum(&w, &crate::tiles::group_values(v8, n.len()), &mut n);
         let mut out = vec![0; q8.len()];
         normalizer.output(&n, &mut out);
         out

@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(SWIGLU.within(1 << 53), 1 << 53);
         ROTATION.within_runs(&[i32::MAX, 1], 2);
         let mut out = [0];
-        (Kernels::scalar().gemm)(&[-128], 1, &[-128], &mut out);
+        Kernels::scalar().multiply(&[-128], 1, &[-128], &mut out);
         assert_eq!(out, [128 * 128]);
     }
 
@@ -327,7 +327,7 @@ mod tests {
         #[test]
         #[should_panic(expected = "spec 3.6: dot product, K inputs: 1 terms have magnitude 16384")]
         fn a_product_of_two_least_int8() {
-            (KERNELS().gemm)(&[-128], 1, &[-128], &mut [0]);
+            KERNELS().multiply(&[-128], 1, &[-128], &mut [0]);
         }
 
         #[test]
@@ -374,7 +374,7 @@ mod tests {
         #[test]
         #[should_panic(expected = "spec 3.6: n = sum w * v8")]
         fn a_weight_that_was_not_narrowed() {
-            (KERNELS().weighted_sum)(&[1 << 15, u16::MAX], &[127, 127], &mut [0]);
+            KERNELS().weigh(&[1 << 15, u16::MAX], &[127, 127], &mut [0]);
         }
 
         #[test]

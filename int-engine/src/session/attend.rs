@@ -1,10 +1,11 @@
 //! Attention of the query heads that share one kv head, for a run of tokens (spec 1.14).
 
-use super::Plan;
-use super::cache::HeadCache;
+use super::cache::KvCache;
+use super::plan::Plan;
 use crate::halt::{Fault, try_resize};
+use crate::kernels::operands::{Inputs, Out};
 use crate::model::Layer;
-use crate::ops::attention::QueryScale;
+use crate::ops::attention::{Normalizer, QueryScale};
 
 /// Queries that share one pass over the keys.
 const QUERIES: usize = 24;
@@ -14,14 +15,19 @@ const QUERIES: usize = 24;
 pub(super) struct Scratch {
     /// `[tile][group][head_dim]`.
     queries: Vec<i8>,
+    /// As `queries`, packed.
+    packed: Vec<i8>,
     /// `[tile][group][keys]`.
     dots: Vec<i32>,
-    /// `[keys]`.
+    /// `[tile][group][keys]`.
     weights: Vec<u16>,
-    /// `[head_dim]`.
+    /// `[keys]`.
+    mk: Vec<u16>,
+    mv: Vec<u16>,
+    /// `[tile][group]`.
+    normalizers: Vec<Normalizer>,
+    /// `[tile][group][head_dim]`.
     sums: Vec<i64>,
-    /// `[tile][group * head_dim]`: the result.
-    pub(super) out: Vec<i32>,
 }
 
 /// Tokens of one call.
@@ -33,13 +39,17 @@ impl Scratch {
     /// Makes room for `tokens` tokens that see at most `keys` keys.
     pub(super) fn reserve(&mut self, plan: &Plan, tokens: usize, keys: usize) -> Result<(), Fault> {
         let config = plan.model.config();
-        let rows = tile(config.group()).min(tokens) * config.group();
+        let (hd, group) = (config.head_dim(), config.group());
+        let rows = tile(group).min(tokens) * group;
         let what = "attention";
-        grow(&mut self.queries, rows * config.head_dim(), what)?;
+        grow(&mut self.queries, rows * hd, what)?;
+        grow(&mut self.packed, Inputs::len_of(rows, hd), what)?;
         grow(&mut self.dots, rows * keys, what)?;
-        grow(&mut self.weights, keys, what)?;
-        grow(&mut self.sums, config.head_dim(), what)?;
-        grow(&mut self.out, rows * config.head_dim(), what)
+        grow(&mut self.weights, rows * keys, what)?;
+        grow(&mut self.mk, keys, what)?;
+        grow(&mut self.mv, keys, what)?;
+        crate::halt::try_reserve(&mut self.normalizers, rows, what)?;
+        grow(&mut self.sums, rows * hd, what)
     }
 }
 
@@ -56,7 +66,7 @@ pub(super) fn grow<T: Clone + Default>(
     }
 }
 
-/// Quantised queries of consecutive tokens.
+/// Quantised queries of consecutive tokens of one session.
 #[derive(Clone, Copy)]
 pub(super) struct Queries<'a> {
     /// Position of the first token.
@@ -67,50 +77,77 @@ pub(super) struct Queries<'a> {
     pub(super) mq: &'a [u16],
 }
 
-/// Attention of the heads that share kv head `kv_head`, for at most [`tile`] tokens.
+/// Attention of the heads that share kv head `kv_head`, for at most [`tile`] tokens; `out` is
+/// `[tokens][group][head_dim]`.
 ///
-/// The cache holds every position up to the last token's. The result is `scratch.out`.
+/// The cache holds every position up to the last token's.
 pub(super) fn attend(
     plan: &Plan,
-    layer: &Layer,
-    cache: &HeadCache,
+    (index, layer): (usize, &Layer),
+    cache: &KvCache,
     kv_head: usize,
     queries: Queries<'_>,
     scratch: &mut Scratch,
+    out: &mut [i32],
 ) {
     let Queries { first, q8, mq } = queries;
-    let config = plan.model.config();
+    let (config, kernels) = (plan.model.config(), plan.kernels);
     let (hd, heads, group) = (config.head_dim(), config.heads(), config.group());
     let tokens = mq.len() / heads;
     let width = group * hd;
-    let queries = &mut scratch.queries[..tokens * width];
-    for (queries, row) in queries
-        .chunks_exact_mut(width)
-        .zip(q8.chunks_exact(heads * hd))
-    {
+    let rows = scratch.queries[..tokens * width].chunks_exact_mut(width);
+    for (queries, row) in rows.zip(q8.chunks_exact(heads * hd)) {
         queries.copy_from_slice(&row[kv_head * width..][..width]);
     }
+    let packed = Inputs::pack(
+        &scratch.queries[..tokens * width],
+        hd,
+        kernels.flip,
+        &mut scratch.packed,
+    );
     // Later tokens' keys are part of the product for the earlier ones, and are left out below.
     let keys = first + tokens;
     let dots = &mut scratch.dots[..tokens * group * keys];
-    (plan.kernels.gemm)(&cache.k8[..keys * hd], hd, queries, dots);
-    let rows = dots
-        .chunks_exact_mut(keys)
-        .zip(scratch.out.chunks_exact_mut(hd));
-    for (row, (dots, out)) in rows.enumerate() {
+    let mut start = 0;
+    for (len, head) in cache.head(index, kv_head, keys) {
+        let range = start..start + len;
+        (kernels.gemm)(
+            head.keys(len),
+            packed,
+            Out::new(dots, keys).part(range.clone()),
+        );
+        scratch.mk[range.clone()].copy_from_slice(&head.mk[..len]);
+        scratch.mv[range].copy_from_slice(&head.mv[..len]);
+        start += len;
+    }
+    scratch.normalizers.clear();
+    let rows = dots.chunks_exact_mut(keys);
+    for (row, (dots, weights)) in rows.zip(scratch.weights.chunks_exact_mut(keys)).enumerate() {
         let (token, head) = (row / group, kv_head * group + row % group);
         let visible = first + token + 1;
-        let (z, weights) = (&mut dots[..visible], &mut scratch.weights[..visible]);
+        let (z, weights) = (&mut dots[..visible], &mut weights[..visible]);
         let scale = QueryScale::new(
             mq[token * heads + head],
             layer.score_mult,
             layer.score_shift as u32,
         );
-        let top = (plan.kernels.log_scores)(scale, z, &cache.mk[..visible]);
-        let normalizer = (plan.kernels.softmax_weights)(z, top, &cache.mv[..visible], weights);
-        let sums = &mut scratch.sums[..hd];
-        sums.fill(0);
-        (plan.kernels.weighted_sum)(weights, &cache.v8[..visible * hd], sums);
+        let top = (kernels.log_scores)(scale, z, &scratch.mk[..visible]);
+        let normalizer = (kernels.softmax_weights)(z, top, &scratch.mv[..visible], weights);
+        scratch.normalizers.push(normalizer);
+    }
+    let sums = &mut scratch.sums[..tokens * width];
+    sums.fill(0);
+    let mut start = 0;
+    for (len, head) in cache.head(index, kv_head, keys) {
+        let rows = sums.chunks_exact_mut(hd);
+        for (row, (sums, weights)) in rows.zip(scratch.weights.chunks_exact(keys)).enumerate() {
+            let visible = (first + row / group + 1).saturating_sub(start).min(len);
+            (kernels.weighted_sum)(&weights[start..start + visible], head.values(visible), sums);
+        }
+        start += len;
+    }
+    let rows = sums.chunks_exact(hd).zip(out.chunks_exact_mut(hd));
+    for ((sums, out), normalizer) in rows.zip(&scratch.normalizers) {
         normalizer.output(sums, out);
     }
 }

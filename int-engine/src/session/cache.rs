@@ -1,85 +1,262 @@
-//! The KV cache of one session (spec 3.2).
+//! The KV cache of one session (spec 3.2), in pages that sessions may share.
+//!
+//! A page holds [`PAGE`] consecutive positions of every layer and kv head: keys in tiles ([`crate::tiles`]), values in
+//! groups of four positions, `[PAGE / 4][head_dim][4]`. A page that another owner holds too is copied before it is
+//! written, so what is shared never changes.
 
+use crate::buffer::Buffer;
 use crate::config::Config;
-use crate::halt::{Fault, try_reserve};
+use crate::halt::{Fault, try_resize};
+use crate::tiles::{self, GROUP, TILE, View};
+use std::sync::Arc;
 
-/// Keys and values of one layer and kv head, consecutive positions.
-#[derive(Debug, Default)]
-pub(super) struct HeadCache {
-    /// `[positions][head_dim]`.
-    pub(super) k8: Vec<i8>,
-    /// `[positions]`, 0 ..= 32767.
-    pub(super) mk: Vec<u16>,
-    /// `[positions][head_dim]`.
-    pub(super) v8: Vec<i8>,
-    /// `[positions]`, 0 ..= 32767.
-    pub(super) mv: Vec<u16>,
-}
+/// Positions of a page: whole tiles of keys and whole groups of values.
+pub(super) const PAGE: usize = 64;
+const _: () = assert!(PAGE % TILE == 0 && PAGE % GROUP == 0);
 
-/// The cache of every layer; grows geometrically, never beyond the context.
-#[derive(Debug)]
-pub(super) struct KvCache {
-    /// `[layers][kv_heads]`.
-    layers: Vec<Vec<HeadCache>>,
+/// What the sizes of a page depend on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Shape {
+    layers: usize,
+    kv_heads: usize,
     head_dim: usize,
-    max_context: usize,
-    capacity: usize,
 }
 
-/// Positions of the first allocation.
-const FIRST: usize = 64;
+impl Shape {
+    fn slots(self) -> usize {
+        self.layers * self.kv_heads
+    }
+
+    /// Bytes of the keys of one layer and head.
+    fn keys(self) -> usize {
+        PAGE * self.head_dim.next_multiple_of(GROUP)
+    }
+
+    /// Bytes of its values.
+    fn values(self) -> usize {
+        PAGE * self.head_dim
+    }
+}
+
+/// The keys and values of [`PAGE`] positions. Each field is `[layers][kv_heads]` of what it says.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    shape: Shape,
+    /// Tiles of `[PAGE]` keys.
+    keys: Buffer,
+    /// `[PAGE / 4][head_dim][4]`.
+    values: Buffer,
+    /// `[PAGE]`: the sum of each key's codes.
+    sums: Vec<i32>,
+    /// `[PAGE]`, 0 ..= 32767.
+    mk: Vec<u16>,
+    /// `[PAGE]`, 0 ..= 32767.
+    mv: Vec<u16>,
+}
+
+/// What [`HeadMut::append`] takes of one token.
+pub(super) struct Entry<'a> {
+    /// `[head_dim]`.
+    pub(super) k8: &'a [i8],
+    /// `[head_dim]`.
+    pub(super) v8: &'a [i8],
+    pub(super) mk: u16,
+    pub(super) mv: u16,
+}
+
+/// One layer and kv head of a page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head<'a> {
+    head_dim: usize,
+    keys: &'a [i8],
+    values: &'a [i8],
+    sums: &'a [i32],
+    pub(super) mk: &'a [u16],
+    pub(super) mv: &'a [u16],
+}
+
+impl<'a> Head<'a> {
+    /// The first `len` keys as a matrix.
+    pub(super) fn keys(self, len: usize) -> View<'a> {
+        View::new(len, self.head_dim, self.keys, self.sums)
+    }
+
+    /// The values of the first `len` positions, whole groups.
+    pub(super) fn values(self, len: usize) -> &'a [i8] {
+        &self.values[..len.next_multiple_of(GROUP) * self.head_dim]
+    }
+}
+
+/// As [`Head`], to write.
+pub(super) struct HeadMut<'a> {
+    head_dim: usize,
+    keys: &'a mut [i8],
+    values: &'a mut [i8],
+    sums: &'a mut [i32],
+    mk: &'a mut [u16],
+    mv: &'a mut [u16],
+}
+
+impl HeadMut<'_> {
+    /// Writes position `at` of the page.
+    pub(super) fn append(&mut self, at: usize, entry: &Entry<'_>) {
+        let base = tiles::index(at, 0, self.head_dim);
+        for (group, k) in entry.k8.chunks(GROUP).enumerate() {
+            self.keys[base + group * TILE * GROUP..][..k.len()].copy_from_slice(k);
+        }
+        let values = &mut self.values[at / GROUP * GROUP * self.head_dim..];
+        for (group, &v) in values.chunks_exact_mut(GROUP).zip(entry.v8) {
+            group[at % GROUP] = v;
+        }
+        // At most 256 codes of magnitude at most 127.
+        self.sums[at] = entry.k8.iter().map(|&k| i32::from(k)).sum();
+        (self.mk[at], self.mv[at]) = (entry.mk, entry.mv);
+    }
+}
+
+impl Page {
+    fn new(shape: Shape) -> Result<Self, Fault> {
+        let what = "the KV cache";
+        let (mut keys, mut values) = (Buffer::default(), Buffer::default());
+        keys.grow(shape.slots() * shape.keys(), what)?;
+        values.grow(shape.slots() * shape.values(), what)?;
+        let mut page = Self {
+            shape,
+            keys,
+            values,
+            sums: Vec::new(),
+            mk: Vec::new(),
+            mv: Vec::new(),
+        };
+        let len = shape.slots() * PAGE;
+        try_resize(&mut page.sums, len, 0, what)?;
+        try_resize(&mut page.mk, len, 0, what)?;
+        try_resize(&mut page.mv, len, 0, what)?;
+        Ok(page)
+    }
+
+    /// A copy, or the report that the allocator refused.
+    fn try_clone(&self) -> Result<Self, Fault> {
+        let mut page = Self::new(self.shape)?;
+        page.keys.bytes_mut().copy_from_slice(self.keys.bytes());
+        page.values.bytes_mut().copy_from_slice(self.values.bytes());
+        page.sums.copy_from_slice(&self.sums);
+        page.mk.copy_from_slice(&self.mk);
+        page.mv.copy_from_slice(&self.mv);
+        Ok(page)
+    }
+
+    fn head(&self, layer: usize, kv_head: usize) -> Head<'_> {
+        let s = self.shape;
+        let slot = layer * s.kv_heads + kv_head;
+        let positions = slot * PAGE..(slot + 1) * PAGE;
+        Head {
+            head_dim: s.head_dim,
+            keys: &self.keys.bytes()[slot * s.keys()..][..s.keys()],
+            values: &self.values.bytes()[slot * s.values()..][..s.values()],
+            sums: &self.sums[positions.clone()],
+            mk: &self.mk[positions.clone()],
+            mv: &self.mv[positions],
+        }
+    }
+
+    /// The heads of a layer.
+    fn layer_mut(&mut self, layer: usize) -> impl Iterator<Item = HeadMut<'_>> {
+        let s = self.shape;
+        let first = layer * s.kv_heads;
+        let keys = self.keys.bytes_mut()[first * s.keys()..].chunks_exact_mut(s.keys());
+        let values = self.values.bytes_mut()[first * s.values()..].chunks_exact_mut(s.values());
+        let sums = self.sums[first * PAGE..].chunks_exact_mut(PAGE);
+        let mk = self.mk[first * PAGE..].chunks_exact_mut(PAGE);
+        let mv = self.mv[first * PAGE..].chunks_exact_mut(PAGE);
+        let heads = keys.zip(values).zip(sums).zip(mk.zip(mv));
+        heads
+            .take(s.kv_heads)
+            .map(move |(((keys, values), sums), (mk, mv))| HeadMut {
+                head_dim: s.head_dim,
+                keys,
+                values,
+                sums,
+                mk,
+                mv,
+            })
+    }
+}
+
+/// The cache of every layer. Its owner knows how many positions it holds.
+#[derive(Debug)]
+pub(crate) struct KvCache {
+    shape: Shape,
+    pages: Vec<Arc<Page>>,
+}
 
 impl KvCache {
     pub(super) fn new(config: &Config) -> Self {
-        let heads = || {
-            (0..config.kv_heads())
-                .map(|_| HeadCache::default())
-                .collect()
-        };
         Self {
-            layers: (0..config.layers()).map(|_| heads()).collect(),
-            head_dim: config.head_dim(),
-            max_context: config.max_context(),
-            capacity: 0,
+            shape: Shape {
+                layers: config.layers(),
+                kv_heads: config.kv_heads(),
+                head_dim: config.head_dim(),
+            },
+            pages: Vec::new(),
         }
     }
 
-    /// Positions that fit without another allocation.
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Makes room for `len` positions in all, `len` at most the context.
-    pub(super) fn reserve(&mut self, len: usize) -> Result<(), Fault> {
-        if len <= self.capacity {
-            return Ok(());
+    /// Makes the positions from `first` on up to `end` writable.
+    pub(super) fn reserve(&mut self, first: usize, end: usize) -> Result<(), Fault> {
+        for page in self.pages.iter_mut().skip(first / PAGE) {
+            if Arc::get_mut(page).is_none() {
+                *page = Arc::new(page.try_clone()?);
+            }
         }
-        let capacity = len.max(2 * self.capacity).max(FIRST).min(self.max_context);
-        for head in self.layers.iter_mut().flatten() {
-            try_reserve(&mut head.k8, capacity * self.head_dim, "the KV cache")?;
-            try_reserve(&mut head.v8, capacity * self.head_dim, "the KV cache")?;
-            try_reserve(&mut head.mk, capacity, "the KV cache")?;
-            try_reserve(&mut head.mv, capacity, "the KV cache")?;
+        let pages = end.div_ceil(PAGE);
+        crate::halt::try_reserve(&mut self.pages, pages, "the KV cache")?;
+        while self.pages.len() < pages {
+            self.pages.push(Arc::new(Page::new(self.shape)?));
         }
-        self.capacity = capacity;
         Ok(())
     }
 
-    pub(super) fn layer(&self, layer: usize) -> &[HeadCache] {
-        &self.layers[layer]
+    /// One layer and kv head of every page that holds one of the first `len` positions, in order, each with how many
+    /// it holds.
+    pub(super) fn head(
+        &self,
+        layer: usize,
+        kv_head: usize,
+        len: usize,
+    ) -> impl Iterator<Item = (usize, Head<'_>)> {
+        let pages = self.pages.iter().take(len.div_ceil(PAGE)).enumerate();
+        pages.map(move |(i, page)| (PAGE.min(len - i * PAGE), page.head(layer, kv_head)))
     }
 
-    pub(super) fn layer_mut(&mut self, layer: usize) -> &mut [HeadCache] {
-        &mut self.layers[layer]
+    /// The heads of a layer in the page that holds `position`, which [`KvCache::reserve`] has made writable.
+    pub(super) fn layer_mut(
+        &mut self,
+        layer: usize,
+        position: usize,
+    ) -> impl Iterator<Item = HeadMut<'_>> {
+        let page = Arc::get_mut(&mut self.pages[position / PAGE]);
+        page.expect("a writable page").layer_mut(layer)
     }
 
-    /// Forgets the positions from `len` on and keeps the memory.
+    /// Pages that hold positions below `len` only.
+    pub(super) fn whole_pages(&self, len: usize) -> &[Arc<Page>] {
+        &self.pages[..len / PAGE]
+    }
+
+    /// Begins with pages of another session, in place of everything.
+    pub(super) fn adopt(&mut self, pages: &[Arc<Page>]) {
+        self.pages.clear();
+        self.pages.extend_from_slice(pages);
+    }
+
+    /// Lets go of the pages that hold no position below `len` and are shared; keeps the memory of the others.
     pub(super) fn truncate(&mut self, len: usize) {
-        for head in self.layers.iter_mut().flatten() {
-            head.k8.truncate(len * self.head_dim);
-            head.v8.truncate(len * self.head_dim);
-            head.mk.truncate(len);
-            head.mv.truncate(len);
-        }
+        let first = len.div_ceil(PAGE);
+        let mut i = 0;
+        self.pages.retain_mut(|page| {
+            i += 1;
+            i <= first || Arc::get_mut(page).is_some()
+        });
     }
 }

@@ -143,12 +143,11 @@ impl Side for Recorded<'_> {
 #[test]
 fn a_fault_of_prefill_alone_is_found_against_single_tokens() {
     let faulty: &'static Kernels = Box::leak(Box::new(Kernels {
-        gemm: |w, cols, x, out| {
-            (Kernels::scalar().gemm)(w, cols, x, out);
-            // The third token's row.
-            if x.len() == 4 * cols && cols == 96 {
-                let rows = w.len() / cols;
-                out[2 * rows + 7] += 1 << 20;
+        gemm: |w, x, mut out| {
+            let rows = out.rows();
+            (Kernels::scalar().gemm)(w, x, out.part(0..rows));
+            if x.tokens() == 4 && w.cols() == 96 && rows > 7 {
+                out.token(2)[7] += 1 << 20;
             }
         },
         ..kernels()

@@ -188,13 +188,13 @@ impl Ops for KernelsTarget {
         let (mk, mv) = (narrow::<u16>(a.mk), narrow::<u16>(a.mv));
         let (hd, keys) = (q8.len(), mk.len());
         let mut z = vec![0; keys];
-        (self.0.gemm)(&k8, hd, &q8, &mut z);
+        self.0.multiply(&k8, hd, &q8, &mut z);
         let scale = QueryScale::new(a.mq as u16, a.score_mult as i32, a.score_shift as u32);
         let top = (self.0.log_scores)(scale, &mut z, &mk);
         let mut w = vec![0; keys];
         let normalizer = (self.0.softmax_weights)(&mut z, top, &mv, &mut w);
         let mut n = vec![0; hd];
-        (self.0.weighted_sum)(&w, &v8, &mut n);
+        self.0.weigh(&w, &v8, &mut n);
         let mut out = vec![0; hd];
         normalizer.output(&n, &mut out);
         wide(&out)
@@ -205,9 +205,10 @@ impl Ops for KernelsTarget {
         let (weight, q) = (narrow::<i8>(weight), narrow::<i8>(q));
         let rows = c.mult.len();
         let mut one = vec![0; rows];
-        (self.0.gemm)(&weight, q.len(), &q, &mut one);
+        self.0.multiply(&weight, q.len(), &q, &mut one);
         let mut several = vec![0; TOKENS * rows];
-        (self.0.gemm)(&weight, q.len(), &q.repeat(TOKENS), &mut several);
+        self.0
+            .multiply(&weight, q.len(), &q.repeat(TOKENS), &mut several);
         if let Some(other) = several.chunks_exact(rows).find(|row| *row != one) {
             one = other.to_vec();
         }

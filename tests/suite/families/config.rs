@@ -201,7 +201,7 @@ fn family_04_a_width_of_its_own_reaches_the_blob() {
             (c.hidden(), c.heads(), c.kv_heads(), c.head_dim()),
             (12, 2, 1, 8)
         );
-        assert_eq!(model.layers()[0].q.rows, 16);
+        assert_eq!(model.layers()[0].q.weight.rows(), 16);
         // Left out, the file's tensors have another shape than the configuration.
         let mut parts = Parts::new(family, true);
         parts.config.as_object_mut().unwrap().remove("head_dim");

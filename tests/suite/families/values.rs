@@ -407,15 +407,10 @@ fn family_07_rows_of_zero_and_of_hardly_anything() {
             scales_in_range(&model, &what);
             if magnitude == 0.0 {
                 for row in [0, 3, 7] {
-                    assert!(
-                        model.embed().weight[row * 12..][..12]
-                            .iter()
-                            .all(|&w| w == 0),
-                        "{what}"
-                    );
+                    assert!(model.embed().weight.row(row).all(|w| w == 0), "{what}");
                     // Rows of gate and up are not mixed with others.
                     for m in [&model.layers()[0].gate, &model.layers()[0].up] {
-                        assert!(m.weight[row * 12..][..12].iter().all(|&w| w == 0), "{what}");
+                        assert!(m.weight.row(row).all(|w| w == 0), "{what}");
                     }
                 }
             }
@@ -473,21 +468,19 @@ fn family_07_rows_of_any_maximum_quantise_equally_well() {
         let layer = &model.layers()[0];
         let (codes, mult, shift) = match &name[..] {
             EMBED => (
-                &model.embed().weight[..],
+                &model.embed().weight,
                 &model.embed().mult,
                 &model.embed().shift,
             ),
             HEAD => (model.head_weight(), &model.head().mult, &model.head().shift),
-            n if n.contains("gate") => {
-                (&layer.gate.weight[..], &layer.gate.mult, &layer.gate.shift)
-            }
-            _ => (&layer.v.weight[..], &layer.v.mult, &layer.v.shift),
+            n if n.contains("gate") => (&layer.gate.weight, &layer.gate.mult, &layer.gate.shift),
+            _ => (&layer.v.weight, &layer.v.mult, &layer.v.shift),
         };
         // v's rows are rotated among each other: each is a sum of the eight with signs, so only their range is told.
         let mixed = name.contains("v_proj");
         let scale = |r: usize| f64::from(mult[r]) * 2f64.powi(-31 - i32::from(shift[r]));
         for r in 0..MAXIMA.len() {
-            let row = &codes[r * 12..][..12];
+            let row: Vec<i8> = codes.row(r).collect();
             let largest = row.iter().map(|w| w.unsigned_abs()).max().unwrap();
             assert!(
                 largest >= 120,
@@ -500,9 +493,9 @@ fn family_07_rows_of_any_maximum_quantise_equally_well() {
                     "{name}: row {r} is off by {ratio}"
                 );
                 // The error of a row is that of any other, as a fraction of its maximum.
-                for (a, b) in row.iter().zip(&codes[3 * 12..][..12]) {
+                for (a, b) in row.iter().zip(codes.row(3)) {
                     assert!(
-                        (i32::from(*a) - i32::from(*b)).abs() <= 2,
+                        (i32::from(*a) - i32::from(b)).abs() <= 2,
                         "{name}: row {r}: {row:?}"
                     );
                 }

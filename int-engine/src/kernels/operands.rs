@@ -1,0 +1,263 @@
+//! The operands of [`Kernels::gemm`](super::Kernels::gemm) besides the matrix: packed inputs and a strided output.
+#![allow(unsafe_code)]
+
+use crate::tiles::GROUP;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Tokens of a block of packed inputs.
+pub const BLOCK: usize = 8;
+
+/// Quantised inputs of several tokens, packed for the product with a matrix in tiles.
+///
+/// Blocks of up to [`BLOCK`] tokens, each `[cols / 4][tokens of the block][4]`, columns filled up with zeros before
+/// `flip` is applied; every byte is XORed with the backend's `flip`.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    tokens: usize,
+    cols: usize,
+    data: &'a [i8],
+}
+
+impl<'a> Inputs<'a> {
+    /// Bytes of the packed inputs of `tokens` tokens.
+    #[must_use]
+    pub fn len_of(tokens: usize, cols: usize) -> usize {
+        tokens * cols.next_multiple_of(GROUP)
+    }
+
+    /// Packs `x`, `[tokens][cols]`, into `memory`, of which it takes the first [`Inputs::len_of`] bytes.
+    ///
+    /// # Panics
+    /// When `x` is no whole number of rows or `memory` is too short.
+    #[must_use]
+    pub fn pack(x: &[i8], cols: usize, flip: u8, memory: &'a mut [i8]) -> Self {
+        let tokens = x.len() / cols;
+        assert_eq!(tokens * cols, x.len(), "whole rows");
+        let memory = &mut memory[..Self::len_of(tokens, cols)];
+        let blocks = memory.chunks_mut(Self::len_of(BLOCK, cols));
+        for (x, block) in x.chunks(BLOCK * cols).zip(blocks) {
+            pack_block(x, cols, flip, block);
+        }
+        Self {
+            tokens,
+            cols,
+            data: memory,
+        }
+    }
+
+    /// Inputs that [`pack_block`] has packed block by block.
+    ///
+    /// # Panics
+    /// When `data` is too short.
+    #[must_use]
+    pub fn packed(tokens: usize, cols: usize, data: &'a [i8]) -> Self {
+        Self {
+            tokens,
+            cols,
+            data: &data[..Self::len_of(tokens, cols)],
+        }
+    }
+
+    /// Tokens.
+    #[must_use]
+    pub fn tokens(self) -> usize {
+        self.tokens
+    }
+
+    /// Columns, the last group's padding left out.
+    #[must_use]
+    pub fn cols(self) -> usize {
+        self.cols
+    }
+
+    /// Groups of four columns.
+    #[must_use]
+    pub fn groups(self) -> usize {
+        self.cols.div_ceil(GROUP)
+    }
+
+    /// The blocks in order, each with its number of tokens: `[groups][tokens][4]`.
+    pub fn blocks(self) -> impl Iterator<Item = (usize, &'a [i8])> {
+        let row = self.groups() * GROUP;
+        self.data
+            .chunks(BLOCK * row)
+            .map(move |block| (block.len() / row, block))
+    }
+}
+
+/// Packs at most [`BLOCK`] tokens, `x` `[tokens][cols]`, into the whole of `block`.
+///
+/// # Panics
+/// When `block` is shorter than the packed tokens.
+pub fn pack_block(x: &[i8], cols: usize, flip: u8, block: &mut [i8]) {
+    let tokens = x.len() / cols;
+    assert!(tokens <= BLOCK && block.len() >= Inputs::len_of(tokens, cols));
+    let flip = flip as i8;
+    let whole = cols / GROUP;
+    for (t, row) in x.chunks_exact(cols).enumerate() {
+        let groups = block.chunks_exact_mut(tokens * GROUP);
+        for (group, x) in groups.zip(row.chunks_exact(GROUP)) {
+            let group = &mut group[t * GROUP..][..GROUP];
+            for (to, &x) in group.iter_mut().zip(x) {
+                *to = x ^ flip;
+            }
+        }
+        if whole * GROUP < cols {
+            let group = &mut block[(whole * tokens + t) * GROUP..][..GROUP];
+            group.fill(flip);
+            for (to, &x) in group.iter_mut().zip(&row[whole * GROUP..]) {
+                *to = x ^ flip;
+            }
+        }
+    }
+}
+
+/// Some columns of a row-major matrix of int32, exclusively: `[tokens][rows]` with any stride.
+#[derive(Debug)]
+pub struct Out<'a> {
+    start: *mut i32,
+    tokens: usize,
+    rows: usize,
+    stride: usize,
+    memory: PhantomData<&'a mut [i32]>,
+}
+
+// SAFETY: an `Out` is an exclusive borrow of its elements, as `&mut [i32]` is.
+unsafe impl Send for Out<'_> {}
+
+impl<'a> Out<'a> {
+    /// All of a matrix, `[tokens][rows]`.
+    ///
+    /// # Panics
+    /// When `out` is no whole number of rows of at least one element.
+    #[must_use]
+    pub fn new(out: &'a mut [i32], rows: usize) -> Self {
+        assert!(rows > 0 && out.len() % rows == 0, "whole rows");
+        Self {
+            start: out.as_mut_ptr(),
+            tokens: out.len() / rows,
+            rows,
+            stride: rows,
+            memory: PhantomData,
+        }
+    }
+
+    /// Tokens.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// Elements of each token.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The elements of a token, `[rows]`.
+    ///
+    /// # Panics
+    /// When there is no such token.
+    #[must_use]
+    pub fn token(&mut self, token: usize) -> &mut [i32] {
+        assert!(token < self.tokens, "token {token} of {}", self.tokens);
+        // SAFETY: `token` is below `tokens`, so the row lies within the borrowed matrix, and `self` is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(token * self.stride), self.rows) }
+    }
+
+    /// The elements in `range` of every token.
+    ///
+    /// # Panics
+    /// When `range` ends after the last.
+    #[must_use]
+    pub fn part(&mut self, range: Range<usize>) -> Out<'_> {
+        assert!(range.start <= range.end && range.end <= self.rows);
+        Out {
+            // SAFETY: `start` is at most `rows`, so the pointer stays within the first row or at its end.
+            start: unsafe { self.start.add(range.start) },
+            rows: range.len(),
+            memory: PhantomData,
+            ..*self
+        }
+    }
+
+    /// The first `rows` elements of every token, and the others.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[must_use]
+    pub fn split(self, rows: usize) -> (Self, Self) {
+        assert!(rows <= self.rows);
+        let left = Self { rows, ..self };
+        let right = Self {
+            // SAFETY: `rows` is at most `self.rows`, so the pointer stays within the first row or at its end.
+            start: unsafe { self.start.add(rows) },
+            rows: self.rows - rows,
+            ..self
+        };
+        (left, right)
+    }
+
+    /// The first element of the first token; a token's elements are consecutive, tokens [`Out::stride`] apart.
+    #[allow(dead_code)]
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut i32 {
+        self.start
+    }
+
+    /// Elements from a token to the next.
+    #[allow(dead_code)]
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seeded::Rng;
+
+    #[test]
+    fn blocks_interleave_groups_of_tokens() {
+        let mut rng = Rng(3);
+        for cols in [1, 3, 4, 7, 64] {
+            for tokens in [1, 2, 7, 8, 9, 16, 21] {
+                for flip in [0, 0x80] {
+                    let x = rng.bytes(tokens * cols);
+                    let mut memory = vec![0x33; Inputs::len_of(tokens, cols) + 5];
+                    let inputs = Inputs::pack(&x, cols, flip, &mut memory);
+                    assert_eq!((inputs.tokens(), inputs.cols()), (tokens, cols));
+                    let mut first = 0;
+                    for (n, block) in inputs.blocks() {
+                        for t in 0..n {
+                            for k in 0..inputs.groups() * GROUP {
+                                let got = block[(k / GROUP * n + t) * GROUP + k % GROUP];
+                                let want = if k < cols {
+                                    x[(first + t) * cols + k]
+                                } else {
+                                    0
+                                };
+                                assert_eq!(got, want ^ flip as i8);
+                            }
+                        }
+                        first += n;
+                    }
+                    assert_eq!(first, tokens);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_an_output_are_columns() {
+        let mut memory: Vec<i32> = (0..12).collect();
+        let mut out = Out::new(&mut memory, 4);
+        assert_eq!((out.tokens(), out.rows(), out.stride()), (3, 4, 4));
+        assert_eq!(out.part(1..3).token(2), [9, 10]);
+        assert_eq!(out.part(4..4).token(2), []);
+        let (mut left, mut right) = out.split(1);
+        left.token(1)[0] = -1;
+        right.token(1)[2] = -2;
+        assert_eq!(memory[4..8], [-1, 5, 6, -2]);
+    }
+}

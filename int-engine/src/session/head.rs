@@ -1,0 +1,177 @@
+//! From residual rows to logits, or to the largest of them (spec 3.4).
+
+use super::attend::grow;
+use super::plan::{Plan, Product};
+use crate::buffer::Buffer;
+use crate::config::Config;
+use crate::halt::Fault;
+use crate::kernels::operands::{Inputs, Out};
+use crate::ops::fixed::{I31, bit_length, bit_length_64};
+use crate::ops::hadamard::Direction;
+use crate::ops::ratio::{TokenScale, ratio};
+use crate::ops::rms::{alignment, root};
+use crate::probe::{Op, Recorder};
+
+/// Rows of the head whose logits one thread holds at a time when only the largest is wanted: whole panels.
+const ROWS: usize = 48;
+/// The same for a single token.
+const ROWS_OF_ONE: usize = 1024;
+
+/// The head's quantised inputs and the memory to make them.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    tokens: usize,
+    /// `[tokens][hidden]`.
+    codes: Vec<i8>,
+    /// The same, packed.
+    packed: Buffer,
+    /// `[tokens]`.
+    scales: Vec<TokenScale>,
+    wide: Vec<i64>,
+    row: Vec<i32>,
+    pub(super) recorder: Recorder,
+}
+
+/// The largest logit seen so far and its id, the lowest of equals.
+#[derive(Clone, Copy)]
+struct Best {
+    logit: i32,
+    id: u32,
+}
+
+const NOTHING: Best = Best {
+    logit: i32::MIN,
+    id: 0,
+};
+
+impl Best {
+    /// Takes logits of consecutive ids, all above those seen before.
+    fn take(&mut self, first: usize, logits: &[i32]) {
+        let largest = logits.iter().fold(i32::MIN, |m, &v| m.max(v));
+        if largest > self.logit {
+            let at = logits.iter().position(|&v| v == largest).unwrap_or(0);
+            *self = Self {
+                logit: largest,
+                id: (first + at) as u32,
+            };
+        }
+    }
+}
+
+impl Head {
+    /// Makes room for `tokens` tokens and forgets those that it held.
+    pub(super) fn begin(&mut self, config: &Config, tokens: usize) -> Result<(), Fault> {
+        let (n, what) = (config.hidden(), "the head's input");
+        self.tokens = 0;
+        grow(&mut self.codes, tokens * n, what)?;
+        self.packed.grow(Inputs::len_of(tokens, n), what)?;
+        grow(&mut self.scales, tokens, what)?;
+        grow(&mut self.wide, n, what)?;
+        grow(&mut self.row, n, what)
+    }
+
+    /// Adds the input of a position's residual row.
+    pub(super) fn push<const PROBED: bool>(&mut self, plan: &Plan, position: usize, x: &[i32]) {
+        let n = x.len();
+        let (kernels, hadamard) = (plan.kernels, &plan.hidden_hadamard);
+        let (wide, y) = (&mut self.wide[..n], &mut self.row[..n]);
+        let m = (kernels.max_abs)(x);
+        let sh = alignment(m);
+        let (r, e) = root((kernels.sum_squares)(x, sh), sh, plan.model.config().eps());
+        // headroom(B) keeps each rotation below 2^31.
+        let s1 = bit_length(m).saturating_sub(hadamard.headroom());
+        for (wide, &x) in wide.iter_mut().zip(x) {
+            *wide = i64::from(x);
+        }
+        (kernels.narrow)(wide, s1, y);
+        hadamard.apply(y, Direction::Transpose, kernels.butterflies);
+        if PROBED {
+            self.recorder.rows(position, Op::HeadUnrotate, y, n);
+        }
+        let mut largest = 0;
+        for ((wide, &y), &gain) in wide.iter_mut().zip(&*y).zip(plan.model.final_gain()) {
+            // Below 2^31 * 32767 < 2^46.
+            *wide = i64::from(y) * i64::from(gain);
+            largest = largest.max(wide.unsigned_abs());
+        }
+        if PROBED {
+            let values = wide.iter().copied();
+            self.recorder.record(position, Op::HeadGain, values);
+        }
+        let s2 = bit_length_64(largest).saturating_sub(hadamard.headroom());
+        (kernels.narrow)(wide, s2, y);
+        hadamard.apply(y, Direction::Forward, kernels.butterflies);
+        let codes = &mut self.codes[self.tokens * n..][..n];
+        let m = plan.dynq(y, codes);
+        let mut scale = ratio(m, r, e);
+        scale.exponent -= (s1 + s2) as i32;
+        self.scales[self.tokens] = scale;
+        self.tokens += 1;
+        if PROBED {
+            self.recorder.rows(position, Op::HeadRotate, y, n);
+            self.recorder.codes(position, Op::HeadQuant, codes, scale);
+        }
+    }
+
+    /// The logits of every token that was pushed, `[tokens][vocab]`.
+    pub(super) fn logits(&mut self, plan: &Plan, logits: &mut [i32]) {
+        let (n, tokens) = (plan.model.config().hidden(), self.tokens);
+        let inputs = plan.pack(&self.codes[..tokens * n], n, self.packed.bytes_mut());
+        plan.products(
+            inputs,
+            [Product {
+                matrix: plan.head(),
+                scales: Some(&self.scales[..tokens]),
+                limit: I31,
+                out: Out::new(logits, plan.model.config().vocab()),
+            }],
+        );
+    }
+
+    /// The accepted id with the largest logit of every token that was pushed, the lowest of equals.
+    ///
+    /// # Errors
+    /// When the allocator refuses.
+    pub(super) fn greedy(&mut self, plan: &Plan) -> Result<Vec<u32>, Fault> {
+        let (config, tokens) = (plan.model.config(), self.tokens);
+        let (n, accepted) = (config.hidden(), config.accepted_ids());
+        let rows = if tokens == 1 { ROWS_OF_ONE } else { ROWS };
+        let inputs = plan.pack(&self.codes[..tokens * n], n, self.packed.bytes_mut());
+        let scales = &self.scales[..tokens];
+        let len = accepted
+            .div_ceil(4 * plan.pool.threads())
+            .next_multiple_of(ROWS);
+        let mut parts = Vec::new();
+        for first in (0..accepted).step_by(len) {
+            let (mut best, mut memory) = (Vec::new(), Vec::new());
+            grow(&mut memory, tokens * rows, "logits")?;
+            crate::halt::try_resize(&mut best, tokens, NOTHING, "logits")?;
+            parts.push((first..accepted.min(first + len), best, memory));
+        }
+        plan.pool.chunks_mut(&mut parts, 1, |_, part| {
+            let (range, best, memory) = &mut part[0];
+            for first in range.clone().step_by(rows) {
+                let last = range.end.min(first + rows);
+                let memory = &mut memory[..tokens * (last - first)];
+                let mut out = Out::new(memory, last - first);
+                let matrix = plan.head().part(first..last);
+                matrix.product(plan, inputs, Some(scales), I31, &mut out);
+                for (t, best) in best.iter_mut().enumerate() {
+                    best.take(first, out.token(t));
+                }
+            }
+        });
+        let mut ids = Vec::new();
+        crate::halt::try_reserve(&mut ids, tokens, "logits")?;
+        for t in 0..tokens {
+            let mut best = NOTHING;
+            for (_, part, _) in &parts {
+                if part[t].logit > best.logit {
+                    best = part[t];
+                }
+            }
+            ids.push(best.id);
+        }
+        Ok(ids)
+    }
+}

@@ -1,0 +1,648 @@
+//! A forward pass: some tokens of some sessions on their way through the layers together (spec 3.3).
+//!
+//! A layer is a few phases. In those of the matrix products the threads share the rows of the matrices, so every weight
+//! is read once for all tokens; in the others they share the tokens, and in attention pairs of tokens and kv heads. All
+//! meet between phases. A single token's phases between products run on the calling thread.
+
+use super::attend::{self, Queries, attend, grow};
+use super::cache::{Entry, KvCache, PAGE};
+use super::head::Head;
+use super::heads::{K_OPS, Q_OPS, QUANT, quantize_heads, rotate_heads};
+use super::plan::{Matrix, Plan, Product};
+use crate::buffer::Buffer;
+use crate::config::Config;
+use crate::halt::Fault;
+use crate::kernels::operands::{BLOCK, Inputs, Out};
+use crate::model::Layer;
+use crate::ops::dynq::{clamp_from, clamp_wide};
+use crate::ops::fixed::{I16, I31, bit_length_64};
+use crate::ops::hadamard::Direction;
+use crate::ops::ratio::{TokenScale, norm_scale, ratio, root_fraction};
+use crate::ops::requantize::requantize;
+use crate::ops::rms::{alignment, root};
+use crate::ops::rope::rope_angle;
+use crate::pool::lock;
+use crate::probe::{Op, ProbeSink, Recorder};
+use std::sync::Mutex;
+
+/// Most tokens of a pass: enough uses of a weight while it is in the cache, and bounded memory.
+pub(super) const PASS_TOKENS: usize = 128;
+
+/// Q and k without q/k norm saturate here.
+const QK_LIMIT: i32 = 1 << 22;
+/// Gate and up saturate here.
+const MLP_LIMIT: i32 = 1 << 26;
+
+/// Consecutive tokens of one session.
+pub(crate) struct Run<'a> {
+    /// Holds what came before; [`Pass::reserve`] makes room for the run.
+    pub(crate) cache: &'a mut KvCache,
+    /// Position of the first token.
+    pub(crate) first: usize,
+    /// Accepted ids.
+    pub(crate) ids: &'a [u32],
+}
+
+/// Receives (stage, position, residual) as [`crate::engine::TraceSink`] does.
+pub(super) type Trace<'a> = &'a mut dyn FnMut(usize, usize, &[i32]);
+
+/// What one thread needs for itself.
+#[derive(Debug, Default)]
+struct Scratch {
+    attention: attend::Scratch,
+    /// A row of the residual's width.
+    row: Vec<i32>,
+    /// A row of the gated activation.
+    wide: Vec<i64>,
+}
+
+/// The state and the memory of a pass. Each buffer may be longer than its shape; `tokens` counts those of all runs, in
+/// order.
+#[derive(Debug, Default)]
+pub(crate) struct Pass {
+    /// `[tokens]`.
+    positions: Vec<usize>,
+    /// The residual, `[tokens][hidden]`.
+    x: Vec<i32>,
+    /// The quantised input of a product, `[tokens][cols]`.
+    codes: Vec<i8>,
+    /// The same, packed.
+    packed: Buffer,
+    /// `[tokens]`.
+    scales: Vec<TokenScale>,
+    /// Queries, gate, or a product on its way to the residual, `[tokens][width]`.
+    a: Vec<i32>,
+    /// Keys or up, `[tokens][width]`.
+    b: Vec<i32>,
+    /// Values, `[tokens][kv_width]`.
+    c: Vec<i32>,
+    /// The attention's output, `[kv_heads][tokens][group][head_dim]`.
+    attended: Vec<i32>,
+    /// `[tokens][head_dim / 2]`.
+    angles: Vec<(i32, i32)>,
+    /// `[tokens][heads][head_dim]` and `[tokens][heads]`.
+    q8: Vec<i8>,
+    mq: Vec<u16>,
+    /// `[tokens][kv_heads][head_dim]` and `[tokens][kv_heads]`, bound for the cache.
+    k8: Vec<i8>,
+    mk: Vec<u16>,
+    v8: Vec<i8>,
+    mv: Vec<u16>,
+    /// One for each thread.
+    scratch: Mutex<Vec<Box<Scratch>>>,
+    /// What a probed pass leaves of one layer.
+    recorder: Mutex<Recorder>,
+    pub(super) head: Head,
+}
+
+/// Lends `f` one of as many scratches as there are threads.
+fn with_scratch<R>(scratch: &Mutex<Vec<Box<Scratch>>>, f: impl FnOnce(&mut Scratch) -> R) -> R {
+    let mut own = lock(scratch).pop().expect("one scratch per thread");
+    let result = f(&mut own);
+    lock(scratch).push(own);
+    result
+}
+
+/// Tokens of one part of a phase in which threads share the tokens.
+fn grain(plan: &Plan, tokens: usize) -> usize {
+    tokens.div_ceil(4 * plan.pool.threads()).max(1)
+}
+
+impl Pass {
+    /// Makes room for `tokens` tokens that see at most `keys` keys.
+    pub(super) fn reserve(&mut self, plan: &Plan, tokens: usize, keys: usize) -> Result<(), Fault> {
+        let c = plan.model.config();
+        let (n, ff, qw, kw) = (c.hidden(), c.intermediate(), c.q_width(), c.kv_width());
+        let (widest, what) = (n.max(ff).max(qw), "activations");
+        grow(&mut self.positions, tokens, what)?;
+        grow(&mut self.x, tokens * n, what)?;
+        grow(&mut self.codes, tokens * widest, what)?;
+        self.packed.grow(Inputs::len_of(tokens, widest), what)?;
+        grow(&mut self.scales, tokens, what)?;
+        grow(&mut self.a, tokens * widest, what)?;
+        grow(&mut self.b, tokens * ff.max(kw), what)?;
+        grow(&mut self.c, tokens * kw, what)?;
+        grow(&mut self.attended, tokens * qw, what)?;
+        grow(&mut self.angles, tokens * c.head_dim() / 2, what)?;
+        grow(&mut self.q8, tokens * qw, what)?;
+        grow(&mut self.mq, tokens * c.heads(), what)?;
+        for (codes, scales) in [(&mut self.k8, &mut self.mk), (&mut self.v8, &mut self.mv)] {
+            grow(codes, tokens * kw, what)?;
+            grow(scales, tokens * c.kv_heads(), what)?;
+        }
+        let mut scratch = lock(&self.scratch);
+        if scratch.len() < plan.pool.threads() {
+            scratch.resize_with(plan.pool.threads(), Default::default);
+        }
+        for scratch in &mut *scratch {
+            scratch.attention.reserve(plan, tokens, keys)?;
+            grow(&mut scratch.row, n, what)?;
+            grow(&mut scratch.wide, ff, what)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for what a probed pass of `tokens` tokens records.
+    pub(super) fn reserve_probes(&mut self, config: &Config, tokens: usize) -> Result<(), Fault> {
+        lock(&self.recorder).reserve(config, tokens)
+    }
+
+    /// The residual rows of `tokens` tokens, `[tokens][hidden]`.
+    pub(super) fn residual(&self, plan: &Plan, tokens: usize) -> &[i32] {
+        &self.x[..tokens * plan.model.config().hidden()]
+    }
+
+    /// Makes the head's inputs of the tokens in `rows`; the first token of the pass has position `first`.
+    pub(super) fn head_inputs(
+        &mut self,
+        plan: &Plan,
+        first: usize,
+        rows: std::ops::Range<usize>,
+    ) -> Result<(), Fault> {
+        let n = plan.model.config().hidden();
+        self.head.begin(plan.model.config(), rows.len())?;
+        for i in rows {
+            self.head
+                .push::<false>(plan, first + i, &self.x[i * n..][..n]);
+        }
+        Ok(())
+    }
+
+    /// Takes every run through all layers. The caches have room, and so has this pass.
+    pub(super) fn forward<const PROBED: bool>(
+        &mut self,
+        plan: &Plan,
+        runs: &mut [Run<'_>],
+        trace: Option<Trace<'_>>,
+        probe: ProbeSink<'_>,
+    ) {
+        let tokens = runs.iter().map(|run| run.ids.len()).sum();
+        let mut trace = trace;
+        let n = plan.model.config().hidden();
+        let mut emit = |pass: &Self, stage: usize| {
+            if let Some(trace) = &mut trace {
+                let rows = pass.x[..tokens * n].chunks_exact(n);
+                for (&position, row) in pass.positions.iter().zip(rows) {
+                    trace(stage, position, row);
+                }
+            }
+        };
+        let mut drain = |pass: &mut Self, layer: Option<usize>| {
+            if PROBED {
+                lock(&pass.recorder).drain(layer, probe);
+            }
+        };
+        self.embed::<PROBED>(plan, runs);
+        emit(self, 0);
+        drain(self, None);
+        for (i, layer) in plan.model.layers().iter().enumerate() {
+            let fraction = layer.static_scales.map(|s| s.attn_norm);
+            self.norm::<PROBED>(plan, tokens, fraction, None, Op::AttnNorm);
+            self.project::<PROBED>(plan, layer, tokens);
+            self.append(plan, i, runs);
+            self.attention(plan, (i, layer), runs);
+            self.attention_output::<PROBED>(plan, layer, tokens);
+            let fraction = layer.static_scales.map(|s| s.mlp_norm);
+            let ops = [Op::O, Op::AttnResidual];
+            self.norm::<PROBED>(plan, tokens, fraction, Some(ops), Op::MlpNorm);
+            self.mlp::<PROBED>(plan, layer, tokens);
+            self.add::<PROBED>(plan, tokens, [Op::Down, Op::MlpResidual]);
+            emit(self, i + 1);
+            drain(self, Some(i));
+        }
+    }
+
+    /// Embeddings and rotary angles.
+    fn embed<const PROBED: bool>(&mut self, plan: &Plan, runs: &[Run<'_>]) {
+        let (config, embed) = (plan.model.config(), plan.model.embed());
+        let n = config.hidden();
+        let ids = runs.iter().flat_map(|run| (run.first..).zip(run.ids));
+        let rows = self.x.chunks_exact_mut(n).zip(&mut self.positions);
+        let angles = self.angles.chunks_exact_mut(config.head_dim() / 2);
+        for ((position, &id), ((x, at), angles)) in ids.zip(rows.zip(angles)) {
+            *at = position;
+            let id = id as usize;
+            for (x, w) in x.iter_mut().zip(embed.weight.row(id)) {
+                // |w| * 2^24 < 2^31.
+                let w = i32::from(w) << 24;
+                *x = requantize(w, 0, None, embed.mult[id], embed.shift[id], I31);
+            }
+            if PROBED {
+                lock(&self.recorder).rows(position, Op::Embed, x, n);
+            }
+            for (angle, &phase) in angles.iter_mut().zip(plan.model.rope_phase()) {
+                *angle = rope_angle(phase, position as u32);
+            }
+        }
+    }
+
+    /// `norm` of spec 3.3 for every token: codes and scales. `fraction` is the static scheme's constant. With `add` the
+    /// product in `a` is added to the residual first; `add` names the product and the sum.
+    fn norm<const PROBED: bool>(
+        &mut self,
+        plan: &Plan,
+        tokens: usize,
+        fraction: Option<u32>,
+        add: Option<[Op; 2]>,
+        op: Op,
+    ) {
+        let (config, kernels) = (plan.model.config(), plan.kernels);
+        let (n, grain) = (config.hidden(), grain(plan, tokens));
+        let (scratch, recorder) = (&self.scratch, &self.recorder);
+        let mut items: Vec<_> = self.x[..tokens * n]
+            .chunks_mut(grain * n)
+            .zip(self.a.chunks(grain * n))
+            .zip(self.codes.chunks_mut(grain * n))
+            .zip(self.scales.chunks_mut(grain))
+            .zip(self.positions.chunks(grain))
+            .collect();
+        plan.pool.chunks_mut(&mut items, 1, |_, item| {
+            let ((((x, a), codes), scales), positions) = &mut item[0];
+            let rows = x.chunks_exact_mut(n).zip(a.chunks_exact(n));
+            let rows = rows.zip(codes.chunks_exact_mut(n).zip(&mut **scales));
+            for (((x, a), (codes, scale)), &position) in rows.zip(*positions) {
+                if let Some(ops) = add {
+                    add_row::<PROBED>(plan, x, a, recorder, position, ops);
+                }
+                let largest = (kernels.max_abs)(x);
+                let sh = alignment(largest);
+                let (r, e) = root((kernels.sum_squares)(x, sh), sh, config.eps());
+                let m = fraction.map_or(largest, |c| root_fraction(c, r, e));
+                if largest <= m {
+                    (kernels.quantize)(x, m, codes);
+                } else {
+                    with_scratch(scratch, |scratch| {
+                        let row = &mut scratch.row[..n];
+                        clamp_from(x, m, row);
+                        (kernels.quantize)(row, m, codes);
+                    });
+                }
+                *scale = ratio(m, r, e);
+                if PROBED {
+                    lock(recorder).codes(position, op, codes, *scale);
+                }
+            }
+        });
+    }
+
+    /// Adds the product in `a` to the residual.
+    fn add<const PROBED: bool>(&mut self, plan: &Plan, tokens: usize, ops: [Op; 2]) {
+        let n = plan.model.config().hidden();
+        let grain = grain(plan, tokens);
+        let recorder = &self.recorder;
+        let mut items: Vec<_> = self.x[..tokens * n]
+            .chunks_mut(grain * n)
+            .zip(self.a.chunks(grain * n))
+            .zip(self.positions.chunks(grain))
+            .collect();
+        plan.pool.chunks_mut(&mut items, 1, |_, item| {
+            let ((x, a), positions) = &mut item[0];
+            let rows = x.chunks_exact_mut(n).zip(a.chunks_exact(n));
+            for ((x, a), &position) in rows.zip(*positions) {
+                add_row::<PROBED>(plan, x, a, recorder, position, ops);
+            }
+        });
+    }
+
+    /// From the normalised input to rotated, quantised queries, keys and values.
+    fn project<const PROBED: bool>(&mut self, plan: &Plan, layer: &Layer, tokens: usize) {
+        let config = plan.model.config();
+        let (n, hd) = (config.hidden(), config.head_dim());
+        let (qw, kw) = (config.q_width(), config.kv_width());
+        let inputs = plan.pack(&self.codes[..tokens * n], n, self.packed.bytes_mut());
+        let scales = &self.scales[..tokens];
+        // The norm of a head takes out the token's scale.
+        let (qk_scales, qk_limit) = if config.qk_norm() {
+            (None, I31)
+        } else {
+            (Some(scales), QK_LIMIT)
+        };
+        let product = |w, out, width, scales, limit| Product {
+            matrix: Matrix::of(w),
+            scales,
+            limit,
+            out: Out::new(out, width),
+        };
+        plan.products(
+            inputs,
+            [
+                product(
+                    &layer.q,
+                    &mut self.a[..tokens * qw],
+                    qw,
+                    qk_scales,
+                    qk_limit,
+                ),
+                product(
+                    &layer.k,
+                    &mut self.b[..tokens * kw],
+                    kw,
+                    qk_scales,
+                    qk_limit,
+                ),
+                product(&layer.v, &mut self.c[..tokens * kw], kw, Some(scales), I16),
+            ],
+        );
+        let grain = grain(plan, tokens);
+        let (h, g) = (config.heads() * grain, config.kv_heads() * grain);
+        let (recorder, pairs) = (&self.recorder, hd / 2);
+        let q = self.a[..tokens * qw]
+            .chunks_mut(grain * qw)
+            .zip(self.q8.chunks_mut(grain * qw))
+            .zip(self.mq.chunks_mut(h));
+        let k = self.b[..tokens * kw]
+            .chunks_mut(grain * kw)
+            .zip(self.k8.chunks_mut(grain * kw))
+            .zip(self.mk.chunks_mut(g));
+        let v = self.c[..tokens * kw]
+            .chunks_mut(grain * kw)
+            .zip(self.v8.chunks_mut(grain * kw))
+            .zip(self.mv.chunks_mut(g));
+        let at = self
+            .positions
+            .chunks(grain)
+            .zip(self.angles.chunks(grain * pairs));
+        let mut items: Vec<_> = q.zip(k).zip(v).zip(at).collect();
+        plan.pool.chunks_mut(&mut items, 1, |_, item| {
+            let (((q, k), v), (positions, angles)) = &mut item[0];
+            let ((v, v8), mv) = v;
+            for (((row, codes), largest), gain, width, ops, all) in [
+                (q, &layer.q_gain, qw, Q_OPS, Op::Q),
+                (k, &layer.k_gain, kw, K_OPS, Op::K),
+            ] {
+                let rows = row
+                    .chunks_exact_mut(width)
+                    .zip(codes.chunks_exact_mut(width))
+                    .zip(largest.chunks_exact_mut(width / hd));
+                let at = positions.iter().zip(angles.chunks_exact(pairs));
+                for (((row, codes), largest), (&position, angles)) in rows.zip(at) {
+                    if PROBED {
+                        lock(recorder).rows(position, all, row, width);
+                    }
+                    rotate_heads(plan, row, gain.as_deref(), angles, |stage, row| {
+                        if PROBED {
+                            lock(recorder).rows(position, ops[stage], row, width);
+                        }
+                    });
+                    quantize_heads(plan, row, codes, largest);
+                    if PROBED {
+                        lock(recorder).heads(position, ops[QUANT], codes, largest);
+                    }
+                }
+            }
+            let rows = v
+                .chunks_exact(kw)
+                .zip(v8.chunks_exact_mut(kw))
+                .zip(mv.chunks_exact_mut(kw / hd));
+            for (((row, codes), largest), &position) in rows.zip(*positions) {
+                quantize_heads(plan, row, codes, largest);
+                if PROBED {
+                    lock(recorder).rows(position, Op::V, row, kw);
+                    lock(recorder).heads(position, Op::VQuant, codes, largest);
+                }
+            }
+        });
+    }
+
+    /// Writes keys and values to the caches.
+    fn append(&self, plan: &Plan, layer: usize, runs: &mut [Run<'_>]) {
+        let config = plan.model.config();
+        let (hd, kv_heads) = (config.head_dim(), config.kv_heads());
+        let mut token = 0;
+        for run in runs {
+            let (mut position, end) = (run.first, run.first + run.ids.len());
+            while position < end {
+                let len = (PAGE - position % PAGE).min(end - position);
+                let mut heads: Vec<_> = run.cache.layer_mut(layer, position).collect();
+                let write = |g: usize, head: &mut super::cache::HeadMut<'_>| {
+                    for i in 0..len {
+                        let at = (token + i) * kv_heads + g;
+                        let entry = Entry {
+                            k8: &self.k8[at * hd..][..hd],
+                            v8: &self.v8[at * hd..][..hd],
+                            mk: self.mk[at],
+                            mv: self.mv[at],
+                        };
+                        head.append(position % PAGE + i, &entry);
+                    }
+                };
+                if len > BLOCK {
+                    plan.pool
+                        .chunks_mut(&mut heads, 1, |g, head| write(g, &mut head[0]));
+                } else {
+                    for (g, head) in heads.iter_mut().enumerate() {
+                        write(g, head);
+                    }
+                }
+                (token, position) = (token + len, position + len);
+            }
+        }
+    }
+
+    /// Attention of every token over its session's cache, which holds the token's own position.
+    fn attention(&mut self, plan: &Plan, layer: (usize, &Layer), runs: &[Run<'_>]) {
+        let config = plan.model.config();
+        let (heads, qw) = (config.heads(), config.q_width());
+        let (width, tile) = (
+            config.group() * config.head_dim(),
+            attend::tile(config.group()),
+        );
+        let mut items = Vec::new();
+        let mut rest = &mut self.attended[..];
+        for g in 0..config.kv_heads() {
+            let mut token = 0;
+            for run in runs {
+                for start in (0..run.ids.len()).step_by(tile) {
+                    let len = tile.min(run.ids.len() - start);
+                    let (out, after) = rest.split_at_mut(len * width);
+                    let queries = Queries {
+                        first: run.first + start,
+                        q8: &self.q8[token * qw..][..len * qw],
+                        mq: &self.mq[token * heads..][..len * heads],
+                    };
+                    items.push((g, &*run.cache, queries, out));
+                    (token, rest) = (token + len, after);
+                }
+            }
+        }
+        // The parts with the most keys first.
+        items.reverse();
+        let scratch = &self.scratch;
+        plan.pool.chunks_mut(&mut items, 1, |_, item| {
+            let (g, cache, queries, out) = &mut item[0];
+            with_scratch(scratch, |scratch| {
+                attend(
+                    plan,
+                    layer,
+                    cache,
+                    *g,
+                    *queries,
+                    &mut scratch.attention,
+                    out,
+                );
+            });
+        });
+    }
+
+    /// Quantises the attention's output and multiplies it; the product is left in `a`.
+    fn attention_output<const PROBED: bool>(&mut self, plan: &Plan, layer: &Layer, tokens: usize) {
+        let config = plan.model.config();
+        let (n, qw) = (config.hidden(), config.q_width());
+        let (width, grain) = (config.group() * config.head_dim(), grain(plan, tokens));
+        let (attended, recorder) = (&self.attended[..tokens * qw], &self.recorder);
+        let mut items: Vec<_> = self.a[..tokens * qw]
+            .chunks_mut(grain * qw)
+            .zip(self.codes.chunks_mut(grain * qw))
+            .zip(self.scales.chunks_mut(grain))
+            .zip(self.positions.chunks(grain))
+            .collect();
+        plan.pool.chunks_mut(&mut items, 1, |i, item| {
+            let (((rows, codes), scales), positions) = &mut item[0];
+            let rows = rows.chunks_exact_mut(qw).zip(codes.chunks_exact_mut(qw));
+            for (t, (((row, codes), scale), &position)) in
+                (i * grain..).zip(rows.zip(&mut **scales).zip(*positions))
+            {
+                for (g, row) in row.chunks_exact_mut(width).enumerate() {
+                    row.copy_from_slice(&attended[(g * tokens + t) * width..][..width]);
+                }
+                if PROBED {
+                    lock(recorder).rows(position, Op::Attend, row, qw);
+                }
+                let fixed = layer.static_scales.map(|s| s.o);
+                *scale = norm_scale(plan.quantize_input(row, fixed, codes));
+                if PROBED {
+                    lock(recorder).codes(position, Op::OQuant, codes, *scale);
+                }
+            }
+        });
+        let inputs = plan.pack(&self.codes[..tokens * qw], qw, self.packed.bytes_mut());
+        plan.products(
+            inputs,
+            [Product {
+                matrix: Matrix::of(&layer.o),
+                scales: Some(&self.scales[..tokens]),
+                limit: I31,
+                out: Out::new(&mut self.a[..tokens * n], n),
+            }],
+        );
+    }
+
+    /// From the normalised input to the product of the down projection, left in `a`.
+    fn mlp<const PROBED: bool>(&mut self, plan: &Plan, layer: &Layer, tokens: usize) {
+        let config = plan.model.config();
+        let (n, ff) = (config.hidden(), config.intermediate());
+        let inputs = plan.pack(&self.codes[..tokens * n], n, self.packed.bytes_mut());
+        let scales = Some(&self.scales[..tokens]);
+        let product = |w, out, limit| Product {
+            matrix: Matrix::of(w),
+            scales,
+            limit,
+            out: Out::new(out, ff),
+        };
+        plan.products(
+            inputs,
+            [
+                product(&layer.gate, &mut self.a[..tokens * ff], MLP_LIMIT),
+                product(&layer.up, &mut self.b[..tokens * ff], MLP_LIMIT),
+            ],
+        );
+        let grain = grain(plan, tokens);
+        let (scratch, recorder) = (&self.scratch, &self.recorder);
+        let mut items: Vec<_> = self.a[..tokens * ff]
+            .chunks_mut(grain * ff)
+            .zip(self.b.chunks(grain * ff))
+            .zip(self.codes.chunks_mut(grain * ff))
+            .zip(self.scales.chunks_mut(grain))
+            .zip(self.positions.chunks(grain))
+            .collect();
+        plan.pool.chunks_mut(&mut items, 1, |_, item| {
+            let ((((gate, up), codes), scales), positions) = &mut item[0];
+            let rows = gate
+                .chunks_exact_mut(ff)
+                .zip(up.chunks_exact(ff))
+                .zip(codes.chunks_exact_mut(ff));
+            with_scratch(scratch, |scratch| {
+                let h = &mut scratch.wide[..ff];
+                for ((((gate, up), codes), scale), &position) in
+                    rows.zip(&mut **scales).zip(*positions)
+                {
+                    if PROBED {
+                        lock(recorder).rows(position, Op::Gate, gate, ff);
+                        lock(recorder).rows(position, Op::Up, up, ff);
+                    }
+                    *scale = gated::<PROBED>(plan, layer, gate, up, h, codes, position, recorder);
+                }
+            });
+        });
+        let inputs = plan.pack(&self.codes[..tokens * ff], ff, self.packed.bytes_mut());
+        plan.products(
+            inputs,
+            [Product {
+                matrix: Matrix::of(&layer.down),
+                scales: Some(&self.scales[..tokens]),
+                limit: I31,
+                out: Out::new(&mut self.a[..tokens * n], n),
+            }],
+        );
+    }
+}
+
+/// Adds a product to a row of the residual.
+fn add_row<const PROBED: bool>(
+    plan: &Plan,
+    x: &mut [i32],
+    product: &[i32],
+    recorder: &Mutex<Recorder>,
+    position: usize,
+    ops: [Op; 2],
+) {
+    (plan.kernels.add_residual)(x, product);
+    if PROBED {
+        lock(recorder).rows(position, ops[0], product, x.len());
+        lock(recorder).rows(position, ops[1], x, x.len());
+    }
+}
+
+/// The gated activation of one token, rotated and quantised: codes and their scale. `gate` is overwritten.
+#[allow(clippy::too_many_arguments)]
+fn gated<const PROBED: bool>(
+    plan: &Plan,
+    layer: &Layer,
+    gate: &mut [i32],
+    up: &[i32],
+    h: &mut [i64],
+    codes: &mut [i8],
+    position: usize,
+    recorder: &Mutex<Recorder>,
+) -> TokenScale {
+    let m = (plan.kernels.swiglu)(gate, up, h);
+    if PROBED {
+        lock(recorder).record(position, Op::Swiglu, h.iter().copied());
+    }
+    // |h| <= 2^52 and the headroom is at least 14, so c <= 39; the narrowed values leave room for the rotation.
+    let headroom = plan.mlp_hadamard.headroom();
+    let c = match layer.static_scales {
+        None => bit_length_64(m).saturating_sub(headroom),
+        Some(s) => {
+            // rdbpot is monotone and maps 2^(headroom + c) to 2^headroom: to clamp before it is to clamp after.
+            let limit = 1u64 << (headroom + s.down_shift).min(52);
+            if m > limit {
+                clamp_wide(h, limit);
+            }
+            s.down_shift
+        }
+    };
+    (plan.kernels.narrow)(h, c, gate);
+    plan.mlp_hadamard
+        .apply(gate, Direction::Forward, plan.kernels.butterflies);
+    if PROBED {
+        lock(recorder).rows(position, Op::MlpRotate, gate, gate.len());
+    }
+    let fixed = layer.static_scales.map(|s| s.down);
+    let mut scale = norm_scale(plan.quantize_input(gate, fixed, codes));
+    scale.exponent -= c as i32;
+    if PROBED {
+        lock(recorder).codes(position, Op::MlpQuant, codes, scale);
+    }
+    scale
+}

@@ -1,0 +1,236 @@
+//! What every session of an engine shares, and the products with its matrices.
+
+use crate::config::Scheme;
+use crate::kernels::Kernels;
+use crate::kernels::operands::{BLOCK, Inputs, Out, pack_block};
+use crate::model::{Linear, Model};
+use crate::ops::dynq::clamp;
+use crate::ops::fixed::bit_length;
+use crate::ops::hadamard::Hadamard;
+use crate::ops::ratio::TokenScale;
+use crate::ops::requantize::Channels;
+use crate::pool::Pool;
+use crate::tiles::{TILE, View};
+use std::sync::{Arc, Mutex};
+
+use super::pass::Pass;
+
+/// Rows of a product that are requantised while their accumulators are in the first-level cache, when there are
+/// several tokens.
+const PANEL: usize = 3 * TILE;
+
+/// A model with what every session of an engine shares.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) model: Arc<Model>,
+    pub(crate) kernels: &'static Kernels,
+    pub(super) pool: Pool,
+    /// Of the residual (head only).
+    pub(super) hidden_hadamard: Hadamard,
+    /// Of each q and k head.
+    pub(super) head_hadamard: Hadamard,
+    /// Of the down projection's input.
+    pub(super) mlp_hadamard: Hadamard,
+    /// r3 of spec 3.3: the smallest r with 4^r >= the block of `head_hadamard`.
+    pub(super) head_shift: u32,
+    /// Memory of passes that are not running.
+    passes: Mutex<Vec<Box<Pass>>>,
+}
+
+/// A weight matrix with its requantisation.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix<'a> {
+    pub(super) weight: View<'a>,
+    mult: &'a [i32],
+    shift: &'a [i8],
+    /// Minus psh, 0 to 5.
+    left: u32,
+}
+
+impl<'a> Matrix<'a> {
+    pub(super) fn of(w: &'a Linear) -> Self {
+        Self {
+            weight: w.weight.view(),
+            mult: &w.mult,
+            shift: &w.shift,
+            left: w.pre_shift.unsigned_abs(),
+        }
+    }
+}
+
+/// A matrix product and where it goes.
+pub(super) struct Product<'a> {
+    pub(super) matrix: Matrix<'a>,
+    /// One per token, or none.
+    pub(super) scales: Option<&'a [TokenScale]>,
+    /// Where the destination saturates.
+    pub(super) limit: i32,
+    /// `[tokens][rows]`.
+    pub(super) out: Out<'a>,
+}
+
+/// Some rows of a product.
+struct Part<'a> {
+    matrix: Matrix<'a>,
+    scales: Option<&'a [TokenScale]>,
+    limit: i32,
+    first: usize,
+    out: Out<'a>,
+}
+
+impl Plan {
+    pub(crate) fn new(model: Arc<Model>, kernels: &'static Kernels, pool: Pool) -> Self {
+        let config = model.config();
+        let head_hadamard = Hadamard::largest(config.head_dim());
+        Self {
+            hidden_hadamard: Hadamard::largest(config.hidden()),
+            head_shift: bit_length(head_hadamard.block() as u32 - 1).div_ceil(2),
+            head_hadamard,
+            mlp_hadamard: match config.scheme() {
+                Scheme::Dynamic => Hadamard::power_of_two(config.intermediate()),
+                Scheme::Static => Hadamard::largest(config.intermediate()),
+            },
+            model,
+            kernels,
+            pool,
+            passes: Mutex::default(),
+        }
+    }
+
+    pub(super) fn head(&self) -> Matrix<'_> {
+        let head = self.model.head();
+        Matrix {
+            weight: self.model.head_weight().view(),
+            mult: &head.mult,
+            shift: &head.shift,
+            left: head.pre_shift.unsigned_abs(),
+        }
+    }
+
+    /// The memory of a pass that has ended, or new memory.
+    pub(super) fn take_pass(&self) -> Box<Pass> {
+        crate::pool::lock(&self.passes).pop().unwrap_or_default()
+    }
+
+    /// Keeps the memory of a pass for the next one. One is enough for passes that follow each other.
+    pub(super) fn give_back(&self, pass: Box<Pass>) {
+        let mut passes = crate::pool::lock(&self.passes);
+        if passes.is_empty() {
+            passes.push(pass);
+        }
+    }
+
+    /// Spec 1.5 with this plan's kernels.
+    pub(super) fn dynq(&self, u: &[i32], q: &mut [i8]) -> u32 {
+        let m = (self.kernels.max_abs)(u);
+        (self.kernels.quantize)(u, m, q);
+        m
+    }
+
+    /// The codes of a row by its own largest magnitude, or by `fixed`, to which the row is then clamped (spec 1.5);
+    /// returns the magnitude used.
+    pub(super) fn quantize_input(&self, u: &mut [i32], fixed: Option<u32>, q: &mut [i8]) -> u32 {
+        let Some(m) = fixed else {
+            return self.dynq(u, q);
+        };
+        clamp(u, m);
+        (self.kernels.quantize)(u, m, q);
+        m
+    }
+
+    /// Packs codes, `[tokens][cols]`, into `memory`.
+    pub(super) fn pack<'a>(&self, codes: &[i8], cols: usize, memory: &'a mut [i8]) -> Inputs<'a> {
+        let (tokens, flip) = (codes.len() / cols, self.kernels.flip);
+        if tokens <= BLOCK {
+            return Inputs::pack(codes, cols, flip, memory);
+        }
+        let used = &mut memory[..Inputs::len_of(tokens, cols)];
+        self.pool
+            .chunks_mut(used, Inputs::len_of(BLOCK, cols), |i, block| {
+                let first = i * BLOCK;
+                let last = tokens.min(first + BLOCK);
+                pack_block(&codes[first * cols..last * cols], cols, flip, block);
+            });
+        Inputs::packed(tokens, cols, memory)
+    }
+
+    /// `linear` of spec 3.2 for every product, each with the same inputs; the rows of all are split over the threads.
+    pub(super) fn products<const N: usize>(&self, inputs: Inputs<'_>, products: [Product<'_>; N]) {
+        let rows: usize = products.iter().map(|p| p.matrix.weight.rows()).sum();
+        // A few parts a thread, so that one delayed thread costs less than its share.
+        let (parts, grain) = match inputs.tokens() {
+            1 => (2, TILE),
+            _ => (6, PANEL),
+        };
+        let len = rows
+            .div_ceil(parts * self.pool.threads())
+            .next_multiple_of(grain);
+        let mut parts = Vec::new();
+        for product in products {
+            let (mut first, mut rest) = (0, product.out);
+            while rest.rows() > 0 {
+                let rows = len.min(rest.rows());
+                let (out, after) = rest.split(rows);
+                parts.push(Part {
+                    matrix: product.matrix,
+                    scales: product.scales,
+                    limit: product.limit,
+                    first,
+                    out,
+                });
+                (first, rest) = (first + rows, after);
+            }
+        }
+        self.pool
+            .chunks_mut(&mut parts, 1, |_, part| part[0].run(self, inputs));
+    }
+}
+
+impl Part<'_> {
+    fn run(&mut self, plan: &Plan, inputs: Inputs<'_>) {
+        let rows = self.out.rows();
+        let panel = if inputs.tokens() == 1 { rows } else { PANEL };
+        for start in (0..rows).step_by(panel) {
+            let range = start..rows.min(start + panel);
+            let matrix = self
+                .matrix
+                .part(self.first + range.start..self.first + range.end);
+            let mut out = self.out.part(range);
+            matrix.product(plan, inputs, self.scales, self.limit, &mut out);
+        }
+    }
+}
+
+impl Matrix<'_> {
+    /// The rows in `range`, which starts at a tile.
+    pub(super) fn part(self, range: std::ops::Range<usize>) -> Self {
+        Self {
+            weight: self.weight.part(range.clone()),
+            mult: &self.mult[range.clone()],
+            shift: &self.shift[range],
+            left: self.left,
+        }
+    }
+
+    /// `linear` of spec 3.2 on the calling thread.
+    pub(super) fn product(
+        self,
+        plan: &Plan,
+        inputs: Inputs<'_>,
+        scales: Option<&[TokenScale]>,
+        limit: i32,
+        out: &mut Out<'_>,
+    ) {
+        let rows = out.rows();
+        (plan.kernels.gemm)(self.weight, inputs, out.part(0..rows));
+        let channels = Channels {
+            mult: self.mult,
+            shift: self.shift,
+            left: self.left,
+            limit,
+        };
+        for t in 0..inputs.tokens() {
+            (plan.kernels.requantize)(out.token(t), scales.map(|s| s[t]), channels);
+        }
+    }
+}

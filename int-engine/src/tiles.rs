@@ -1,0 +1,264 @@
+//! The one layout of int8 matrices in memory, for weights and for keys: tiles of 16 rows.
+//!
+//! `[rows / 16][cols / 4][16][4]`: a tile holds 16 rows, and in it groups of four consecutive columns follow each other,
+//! each group of all 16 rows in one line of 64 bytes. Every dot product instruction in use adds four products to one
+//! lane of 32 bits, so a register of weights meets one group of an input, broadcast, and no lane is ever added to
+//! another. Decode walks a matrix in the order of its bytes; a block of inputs meets each tile while it is in the cache.
+//!
+//! Rows and columns are filled up with zeros. The layout is no part of the commitment: the loader hashes the bytes that
+//! it packs.
+
+use crate::buffer::Buffer;
+use crate::halt::{Fault, try_resize};
+use std::ops::Range;
+
+/// Rows of a tile.
+pub const TILE: usize = 16;
+/// Columns of a group.
+pub const GROUP: usize = 4;
+
+/// A matrix of int8 in tiles, with the sum of each row.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Tiles {
+    rows: usize,
+    cols: usize,
+    data: Buffer,
+    /// `[rows]`, filled up with zeros to whole tiles.
+    sums: Vec<i32>,
+}
+
+/// Where a weight lies.
+#[inline(always)]
+pub(crate) fn index(row: usize, col: usize, cols: usize) -> usize {
+    let padded = cols.next_multiple_of(GROUP);
+    (row / TILE) * TILE * padded + (col / GROUP) * TILE * GROUP + (row % TILE) * GROUP + col % GROUP
+}
+
+impl Tiles {
+    /// Packs a row-major matrix, `[rows][cols]`.
+    ///
+    /// # Panics
+    /// When `cols` is 0, or `weights` is no whole number of rows, or memory runs out.
+    #[must_use]
+    pub fn pack(weights: &[i8], cols: usize) -> Self {
+        assert!(cols > 0 && weights.len() % cols == 0, "whole rows");
+        let mut tiles = Self::new(cols);
+        tiles
+            .push(weights, weights.len() / cols)
+            .expect("memory for a packed matrix");
+        tiles
+    }
+
+    /// A matrix without rows, for [`Tiles::push`].
+    pub(crate) fn new(cols: usize) -> Self {
+        Self {
+            cols,
+            ..Self::default()
+        }
+    }
+
+    /// Appends whole rows, `weights` `[n][cols]`, to a matrix that will have at most `total` of them. Memory beyond the
+    /// rows that are there is at most that of as many again.
+    pub(crate) fn push(&mut self, weights: &[i8], total: usize) -> Result<(), Fault> {
+        let n = weights.len() / self.cols;
+        let needed = (self.rows + n).next_multiple_of(TILE);
+        if needed > self.sums.len() {
+            let rows = needed.max((2 * self.sums.len()).min(total.next_multiple_of(TILE)));
+            let what = "a tensor of the model";
+            let bytes = rows.saturating_mul(self.cols.next_multiple_of(GROUP));
+            self.data.grow(bytes, what)?;
+            try_resize(&mut self.sums, rows, 0, what)?;
+        }
+        let data = self.data.bytes_mut();
+        for (row, weights) in (self.rows..).zip(weights.chunks_exact(self.cols)) {
+            let base = index(row, 0, self.cols);
+            for (group, weights) in weights.chunks(GROUP).enumerate() {
+                let at = base + group * TILE * GROUP;
+                data[at..at + weights.len()].copy_from_slice(weights);
+            }
+            // At most 65536 weights of magnitude at most 128: below 2^24.
+            self.sums[row] = weights.iter().map(|&w| i32::from(w)).sum();
+        }
+        self.rows += n;
+        Ok(())
+    }
+
+    /// Output channels.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Inputs of each output channel.
+    #[must_use]
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// A row, `[cols]`.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn row(&self, row: usize) -> impl Iterator<Item = i8> + '_ {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        let data = self.data.bytes();
+        (0..self.cols).map(move |col| data[index(row, col, self.cols)])
+    }
+
+    /// The matrix row-major, `[rows][cols]`.
+    #[must_use]
+    pub fn to_rows(&self) -> Vec<i8> {
+        (0..self.rows).flat_map(|row| self.row(row)).collect()
+    }
+
+    /// The whole matrix as an operand.
+    #[must_use]
+    pub fn view(&self) -> View<'_> {
+        let padded = self.rows.next_multiple_of(TILE);
+        View {
+            rows: self.rows,
+            cols: self.cols,
+            data: &self.data.bytes()[..padded * self.cols.next_multiple_of(GROUP)],
+            sums: &self.sums[..padded],
+        }
+    }
+}
+
+/// Values of consecutive keys, `[keys][width]`, in groups of four keys: `[keys / 4][width][4]`, filled up with zeros.
+///
+/// # Panics
+/// When `width` is 0 or `values` is no whole number of rows.
+#[must_use]
+pub fn group_values(values: &[i8], width: usize) -> Vec<i8> {
+    assert!(width > 0 && values.len() % width == 0, "whole rows");
+    let keys = values.len() / width;
+    let mut out = vec![0; keys.next_multiple_of(GROUP) * width];
+    for (s, row) in values.chunks_exact(width).enumerate() {
+        for (i, &v) in row.iter().enumerate() {
+            out[(s / GROUP * width + i) * GROUP + s % GROUP] = v;
+        }
+    }
+    out
+}
+
+/// Some rows of a matrix in tiles. Both slices cover whole tiles; what they hold after the last row does not matter.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    rows: usize,
+    cols: usize,
+    data: &'a [i8],
+    sums: &'a [i32],
+}
+
+impl<'a> View<'a> {
+    /// A view of memory in the layout: `data` `[rows / 16][cols / 4][16][4]`, `sums` the sum of each row.
+    ///
+    /// # Panics
+    /// When the slices do not cover the tiles of `rows` rows of `cols` columns, or `cols` is not in 1 ..= 65536.
+    #[must_use]
+    pub fn new(rows: usize, cols: usize, data: &'a [i8], sums: &'a [i32]) -> Self {
+        assert!((1..=65536).contains(&cols), "1 <= cols <= 65536");
+        let padded = rows.next_multiple_of(TILE);
+        let bytes = padded * cols.next_multiple_of(GROUP);
+        Self {
+            rows,
+            cols,
+            data: &data[..bytes],
+            sums: &sums[..padded],
+        }
+    }
+
+    /// The rows in `range`, which starts at a tile.
+    ///
+    /// # Panics
+    /// When it does not, or ends after the last row.
+    #[must_use]
+    pub fn part(self, range: Range<usize>) -> Self {
+        assert!(range.start % TILE == 0 && range.end <= self.rows && range.start <= range.end);
+        let row = self.cols.next_multiple_of(GROUP);
+        let end = range.end.next_multiple_of(TILE);
+        Self {
+            rows: range.len(),
+            cols: self.cols,
+            data: &self.data[range.start * row..end * row],
+            sums: &self.sums[range.start..end],
+        }
+    }
+
+    /// Rows, the last tile's padding left out.
+    #[must_use]
+    pub fn rows(self) -> usize {
+        self.rows
+    }
+
+    /// Columns, the last group's padding left out.
+    #[must_use]
+    pub fn cols(self) -> usize {
+        self.cols
+    }
+
+    /// Groups of four columns.
+    #[must_use]
+    pub fn groups(self) -> usize {
+        self.cols.div_ceil(GROUP)
+    }
+
+    /// The tiles, [`View::groups`] lines of 64 bytes each.
+    #[must_use]
+    pub fn data(self) -> &'a [i8] {
+        self.data
+    }
+
+    /// The sum of each row, whole tiles.
+    #[must_use]
+    pub fn sums(self) -> &'a [i32] {
+        self.sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seeded::Rng;
+
+    #[test]
+    fn rows_come_back_in_any_pieces() {
+        let mut rng = Rng(1);
+        for cols in [1, 3, 4, 5, 64, 1024] {
+            for rows in [0, 1, 15, 16, 17, 40] {
+                let weights = rng.bytes(rows * cols);
+                let tiles = Tiles::pack(&weights, cols);
+                assert_eq!((tiles.rows(), tiles.cols()), (rows, cols));
+                assert_eq!(tiles.to_rows(), weights, "{rows} x {cols}");
+                let mut pushed = Tiles::new(cols);
+                for piece in weights.chunks(3 * cols) {
+                    pushed.push(piece, rows).unwrap();
+                }
+                assert_eq!(pushed.to_rows(), weights);
+                let view = tiles.view();
+                assert_eq!(view.data().len(), rows.div_ceil(16) * view.groups() * 64);
+                for (row, &sum) in weights.chunks(cols).zip(view.sums()) {
+                    assert_eq!(sum, row.iter().map(|&w| i32::from(w)).sum::<i32>());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_layout_is_tiles_of_groups() {
+        let weights: Vec<i8> = (0..17)
+            .flat_map(|r| [r, 20 + r, 40 + r, 60 + r, 80 + r])
+            .collect();
+        let tiles = Tiles::pack(&weights, 5);
+        let data = tiles.view().data();
+        assert_eq!(data.len(), 2 * 2 * 64);
+        assert_eq!(data[..8], [0, 20, 40, 60, 1, 21, 41, 61]);
+        assert_eq!(data[64..72], [80, 0, 0, 0, 81, 0, 0, 0]);
+        assert_eq!(data[128..136], [16, 36, 56, 76, 0, 0, 0, 0]);
+        let part = tiles.view().part(16..17);
+        assert_eq!(
+            (part.rows(), part.data().len(), part.sums()[0]),
+            (1, 128, 16 + 36 + 56 + 76 + 96)
+        );
+    }
+}
