@@ -33,6 +33,8 @@ struct State {
     /// The job that workers may join; `None` once every part is claimed.
     job: Option<Job>,
     stop: bool,
+    /// Workers that wait for a notification.
+    sleepers: usize,
 }
 
 struct Shared {
@@ -70,6 +72,7 @@ impl Pool {
             state: Mutex::new(State {
                 job: None,
                 stop: false,
+                sleepers: 0,
             }),
             wake: Condvar::new(),
             epoch: AtomicUsize::new(0),
@@ -171,8 +174,11 @@ impl Shared {
         let mut state = lock(&self.state);
         change(&mut state);
         self.epoch.fetch_add(1, Ordering::Release);
+        let asleep = state.sleepers > 0;
         drop(state);
-        self.wake.notify_all();
+        if asleep {
+            self.wake.notify_all();
+        }
     }
 
     fn work(&self) {
@@ -185,10 +191,12 @@ impl Shared {
             }
             let mut state = lock(&self.state);
             while !state.stop && self.epoch.load(Ordering::Acquire) == seen {
+                state.sleepers += 1;
                 state = self
                     .wake
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
+                state.sleepers -= 1;
             }
             if state.stop {
                 return;

@@ -1,0 +1,248 @@
+//! The attention half of a layer: queries, keys, values, the cache, and the o projection.
+
+use super::{Pass, QK_LIMIT, Run, grain, with_scratch};
+use crate::kernels::operands::{BLOCK, Out};
+use crate::model::Layer;
+use crate::ops::fixed::{I16, I31};
+use crate::ops::ratio::norm_scale;
+use crate::pool::lock;
+use crate::probe::Op;
+use crate::session::attend::{self, Queries, attend};
+use crate::session::cache::{Entry, HeadMut, PAGE};
+use crate::session::heads::{K_OPS, Q_OPS, QUANT, quantize_heads, rotate_heads};
+use crate::session::plan::{Matrix, Plan, Product};
+
+impl Pass {
+    /// From the normalised input to rotated, quantised queries, keys and values.
+    pub(super) fn project<const PROBED: bool>(
+        &mut self,
+        plan: &Plan,
+        layer: &Layer,
+        tokens: usize,
+    ) {
+        let config = plan.model.config();
+        let (n, hd) = (config.hidden(), config.head_dim());
+        let (qw, kw) = (config.q_width(), config.kv_width());
+        let inputs = plan.pack(&self.codes[..tokens * n], n, self.packed.bytes_mut());
+        let scales = &self.scales[..tokens];
+        // The norm of a head takes out the token's scale.
+        let (qk_scales, qk_limit) = if config.qk_norm() {
+            (None, I31)
+        } else {
+            (Some(scales), QK_LIMIT)
+        };
+        let product = |w, out, width, scales, limit| Product {
+            matrix: Matrix::of(w),
+            scales,
+            limit,
+            out: Out::new(out, width),
+        };
+        plan.products(
+            inputs,
+            [
+                product(
+                    &layer.q,
+                    &mut self.a[..tokens * qw],
+                    qw,
+                    qk_scales,
+                    qk_limit,
+                ),
+                product(
+                    &layer.k,
+                    &mut self.b[..tokens * kw],
+                    kw,
+                    qk_scales,
+                    qk_limit,
+                ),
+                product(&layer.v, &mut self.c[..tokens * kw], kw, Some(scales), I16),
+            ],
+        );
+        let grain = grain(plan, tokens);
+        let (h, g) = (config.heads() * grain, config.kv_heads() * grain);
+        let (recorder, pairs) = (&self.recorder, hd / 2);
+        let q = self.a[..tokens * qw]
+            .chunks_mut(grain * qw)
+            .zip(self.q8.chunks_mut(grain * qw))
+            .zip(self.mq.chunks_mut(h));
+        let k = self.b[..tokens * kw]
+            .chunks_mut(grain * kw)
+            .zip(self.k8.chunks_mut(grain * kw))
+            .zip(self.mk.chunks_mut(g));
+        let v = self.c[..tokens * kw]
+            .chunks_mut(grain * kw)
+            .zip(self.v8.chunks_mut(grain * kw))
+            .zip(self.mv.chunks_mut(g));
+        let at = self
+            .positions
+            .chunks(grain)
+            .zip(self.angles.chunks(grain * pairs));
+        let mut items: Vec<_> = q.zip(k).zip(v).zip(at).collect();
+        plan.pool.chunks_mut(&mut items, 1, |_, item| {
+            let (((q, k), v), (positions, angles)) = &mut item[0];
+            let ((v, v8), mv) = v;
+            for (((row, codes), largest), gain, width, ops, all) in [
+                (q, &layer.q_gain, qw, Q_OPS, Op::Q),
+                (k, &layer.k_gain, kw, K_OPS, Op::K),
+            ] {
+                let rows = row
+                    .chunks_exact_mut(width)
+                    .zip(codes.chunks_exact_mut(width))
+                    .zip(largest.chunks_exact_mut(width / hd));
+                let at = positions.iter().zip(angles.chunks_exact(pairs));
+                for (((row, codes), largest), (&position, angles)) in rows.zip(at) {
+                    if PROBED {
+                        lock(recorder).rows(position, all, row, width);
+                    }
+                    rotate_heads(plan, row, gain.as_deref(), angles, |stage, row| {
+                        if PROBED {
+                            lock(recorder).rows(position, ops[stage], row, width);
+                        }
+                    });
+                    quantize_heads(plan, row, codes, largest);
+                    if PROBED {
+                        lock(recorder).heads(position, ops[QUANT], codes, largest);
+                    }
+                }
+            }
+            let rows = v
+                .chunks_exact(kw)
+                .zip(v8.chunks_exact_mut(kw))
+                .zip(mv.chunks_exact_mut(kw / hd));
+            for (((row, codes), largest), &position) in rows.zip(*positions) {
+                quantize_heads(plan, row, codes, largest);
+                if PROBED {
+                    lock(recorder).rows(position, Op::V, row, kw);
+                    lock(recorder).heads(position, Op::VQuant, codes, largest);
+                }
+            }
+        });
+    }
+
+    /// Writes keys and values to the caches.
+    pub(super) fn append(&self, plan: &Plan, layer: usize, runs: &mut [Run<'_>]) {
+        let config = plan.model.config();
+        let (hd, kv_heads) = (config.head_dim(), config.kv_heads());
+        let mut token = 0;
+        for run in runs {
+            let (mut position, end) = (run.first, run.first + run.ids.len());
+            while position < end {
+                let len = (PAGE - position % PAGE).min(end - position);
+                let mut heads: Vec<_> = run.cache.layer_mut(layer, position).collect();
+                let write = |g: usize, head: &mut HeadMut<'_>| {
+                    for i in 0..len {
+                        let at = (token + i) * kv_heads + g;
+                        let entry = Entry {
+                            k8: &self.k8[at * hd..][..hd],
+                            v8: &self.v8[at * hd..][..hd],
+                            mk: self.mk[at],
+                            mv: self.mv[at],
+                        };
+                        head.append(position % PAGE + i, &entry);
+                    }
+                };
+                if len > BLOCK {
+                    plan.pool
+                        .chunks_mut(&mut heads, 1, |g, head| write(g, &mut head[0]));
+                } else {
+                    for (g, head) in heads.iter_mut().enumerate() {
+                        write(g, head);
+                    }
+                }
+                (token, position) = (token + len, position + len);
+            }
+        }
+    }
+
+    /// Attention of every token over its session's cache, which holds the token's own position.
+    pub(super) fn attention(&mut self, plan: &Plan, layer: (usize, &Layer), runs: &[Run<'_>]) {
+        let config = plan.model.config();
+        let (heads, qw) = (config.heads(), config.q_width());
+        let (width, tile) = (
+            config.group() * config.head_dim(),
+            attend::tile(config.group()),
+        );
+        let mut items = Vec::new();
+        let mut rest = &mut self.attended[..];
+        for g in 0..config.kv_heads() {
+            let mut token = 0;
+            for run in runs {
+                for start in (0..run.ids.len()).step_by(tile) {
+                    let len = tile.min(run.ids.len() - start);
+                    let (out, after) = rest.split_at_mut(len * width);
+                    let queries = Queries {
+                        first: run.first + start,
+                        q8: &self.q8[token * qw..][..len * qw],
+                        mq: &self.mq[token * heads..][..len * heads],
+                    };
+                    items.push((g, &*run.cache, queries, out));
+                    (token, rest) = (token + len, after);
+                }
+            }
+        }
+        // The parts with the most keys first.
+        items.reverse();
+        let scratch = &self.scratch;
+        plan.pool.chunks_mut(&mut items, 1, |_, item| {
+            let (g, cache, queries, out) = &mut item[0];
+            with_scratch(scratch, |scratch| {
+                attend(
+                    plan,
+                    layer,
+                    cache,
+                    *g,
+                    *queries,
+                    &mut scratch.attention,
+                    out,
+                );
+            });
+        });
+    }
+
+    /// Quantises the attention's output and multiplies it; the product is left in `a`.
+    pub(super) fn attention_output<const PROBED: bool>(
+        &mut self,
+        plan: &Plan,
+        layer: &Layer,
+        tokens: usize,
+    ) {
+        let config = plan.model.config();
+        let (n, qw) = (config.hidden(), config.q_width());
+        let (width, grain) = (config.group() * config.head_dim(), grain(plan, tokens));
+        let (attended, recorder) = (&self.attended[..tokens * qw], &self.recorder);
+        let mut items: Vec<_> = self.a[..tokens * qw]
+            .chunks_mut(grain * qw)
+            .zip(self.codes.chunks_mut(grain * qw))
+            .zip(self.scales.chunks_mut(grain))
+            .zip(self.positions.chunks(grain))
+            .collect();
+        plan.pool.chunks_mut(&mut items, 1, |i, item| {
+            let (((rows, codes), scales), positions) = &mut item[0];
+            let rows = rows.chunks_exact_mut(qw).zip(codes.chunks_exact_mut(qw));
+            for (t, (((row, codes), scale), &position)) in
+                (i * grain..).zip(rows.zip(&mut **scales).zip(*positions))
+            {
+                for (g, row) in row.chunks_exact_mut(width).enumerate() {
+                    row.copy_from_slice(&attended[(g * tokens + t) * width..][..width]);
+                }
+                if PROBED {
+                    lock(recorder).rows(position, Op::Attend, row, qw);
+                }
+                let fixed = layer.static_scales.map(|s| s.o);
+                *scale = norm_scale(plan.quantize_input(row, fixed, codes));
+                if PROBED {
+                    lock(recorder).codes(position, Op::OQuant, codes, *scale);
+                }
+            }
+        });
+        let inputs = plan.pack(&self.codes[..tokens * qw], qw, self.packed.bytes_mut());
+        plan.products(
+            inputs,
+            [Product {
+                matrix: Matrix::of(&layer.o),
+                scales: Some(&self.scales[..tokens]),
+                limit: I31,
+                out: Out::new(&mut self.a[..tokens * n], n),
+            }],
+        );
+    }
+}
