@@ -430,3 +430,121 @@ fn accepted_forms_give_the_same_ids() {
         assert_eq!(t.decode(&ids, false), TINY.decode(&ids, false));
     }
 }
+
+/// The tiny tokenizer with `change` made to its parsed file.
+fn changed(change: impl FnOnce(&mut Value)) -> Result<Tokenizer, TokenizerError> {
+    let mut v: Value = serde_json::from_slice(&file("tokenizer.json")).unwrap();
+    change(&mut v);
+    Tokenizer::from_json(v.to_string().as_bytes())
+}
+
+#[test]
+fn ids_out_of_range_are_refused() {
+    for id in [
+        json!(1 << 20),
+        json!(u32::MAX - 1),
+        json!(u32::MAX),
+        json!(1u64 << 32),
+        json!(-1),
+        json!(7.0),
+        json!("7"),
+        json!(null),
+    ] {
+        let expected = id.to_string();
+        let refused = |r: Result<Tokenizer, TokenizerError>| {
+            let e = r.unwrap_err();
+            assert!(
+                matches!(&e, TokenizerError::Id { found, .. } if *found == expected),
+                "{e}"
+            );
+        };
+        refused(changed(|v| v["model"]["vocab"]["zzzz"] = id.clone()));
+        refused(changed(|v| v["added_tokens"][1]["id"] = id.clone()));
+    }
+}
+
+#[test]
+fn the_largest_id_is_written_and_read_again() {
+    let t = changed(|v| {
+        v["model"]["vocab"]["zzzz"] = json!((1 << 20) - 1);
+        v["added_tokens"] = json!([]);
+    });
+    let t = t.unwrap();
+    assert_eq!(t.vocab_size(), 1 << 20);
+    let again = Tokenizer::from_json(&t.to_json().unwrap()).unwrap();
+    assert_eq!(again.id_to_token((1 << 20) - 1).as_deref(), Some("zzzz"));
+}
+
+#[test]
+fn an_id_is_one_token_and_a_token_one_id() {
+    let e = changed(|v| v["model"]["vocab"]["zzzz"] = json!(3)).unwrap_err();
+    assert!(
+        matches!(e, TokenizerError::DuplicateId { id: 3, .. }),
+        "{e}"
+    );
+    let added = |content: &str, id: u64| {
+        json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true})
+    };
+    let add = |content: &str, id: u64| {
+        let token = added(content, id);
+        changed(|v| v["added_tokens"].as_array_mut().unwrap().push(token))
+    };
+    let e = add("<new>", 3).unwrap_err();
+    assert!(
+        matches!(e, TokenizerError::DuplicateId { id: 3, .. }),
+        "{e}"
+    );
+    let e = add("<|endoftext|>", 9999).unwrap_err();
+    assert!(
+        matches!(e, TokenizerError::DuplicateToken { second: 9999, .. }),
+        "{e}"
+    );
+    let next = TINY.vocab_size() as u64;
+    assert_eq!(
+        add("<new>", next).unwrap().token_to_id("<new>"),
+        Some(next as u32)
+    );
+    let e = add("<new>", next + 1).unwrap_err();
+    assert!(
+        matches!(e, TokenizerError::AddedId { declared, assigned: Some(a), .. }
+            if declared == next + 1 && u64::from(a) == next),
+        "{e}"
+    );
+}
+
+/// Repetitions that never backtrack escape the bound on backtracking: 9^8 of them take minutes.
+#[test]
+fn patterns_without_bounded_time_are_refused() {
+    let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": true});
+    let splits = |regexes: &[String]| {
+        let splits = regexes.iter().map(|regex| {
+            json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false})
+        });
+        let parts: Vec<Value> = splits.chain([byte_level.clone()]).collect();
+        altered(
+            "/pre_tokenizer",
+            json!({"type": "Sequence", "pretokenizers": parts}),
+        )
+    };
+    let nested = |n: usize| format!(r"{}\b(?=a){}", "(?:".repeat(n), "){9}".repeat(n));
+    for refused in [
+        vec![nested(6)],
+        vec![nested(40)],
+        vec!["a".repeat(4097)],
+        vec!["a".to_owned(); 16],
+    ] {
+        let e = splits(&refused).unwrap_err();
+        assert!(
+            matches!(e, TokenizerError::Unsupported { part, .. } if part.starts_with("pre_tokenizer")),
+            "{e}"
+        );
+    }
+    for accepted in [
+        vec![nested(5)],
+        vec!["a".repeat(4096)],
+        vec!["a".to_owned(); 15],
+    ] {
+        splits(&accepted).unwrap().encode("Emma aab").unwrap();
+    }
+}

@@ -8,8 +8,10 @@ use float_engine::chat::{ChatTemplate, Conversation, Message};
 use float_engine::tokenizer::Tokenizer;
 use libfuzzer_sys::fuzz_target;
 use quant_core::gguf::{Array, GgufFile, Value};
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::backtrace::Backtrace;
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// A byte-level tokenizer of 256 bytes and one control token.
 static BYTES: LazyLock<Tokenizer> =
@@ -150,20 +152,37 @@ fn template(source: &str) {
     let _ = template.encode(&BYTES, &conversation);
 }
 
-/// A panic inside a component of the tokenizer or of the template engine is caught and is an error there; the fuzzer's own
-/// hook would end the run. One that is not caught ends it all the same.
+/// The last panics of any thread, oldest first.
+static PANICS: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+/// Panics that are kept.
+const KEPT: usize = 3;
+
+/// A panic inside a component of the tokenizer or of the template engine is caught and is an error there; the fuzzer's
+/// own hook would end the run. This one keeps what is needed to report a panic that is not caught.
 fn init() {
     std::panic::set_hook(Box::new(|info| {
-        if !info
-            .location()
-            .is_some_and(|l| l.file().contains("/registry/"))
-        {
-            eprintln!("{info}");
+        let report = format!("{info}\n{}", Backtrace::force_capture());
+        let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+        if panics.len() == KEPT {
+            panics.pop_front();
         }
+        panics.push_back(report);
     }));
 }
 
-fuzz_target!(init: init(), |input: &[u8]| {
+/// Runs `body`; a panic that leaves it ends the process with a report.
+fn reported(body: impl FnOnce()) {
+    if std::panic::catch_unwind(AssertUnwindSafe(body)).is_err() {
+        let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+        for panic in panics.iter() {
+            eprintln!("{panic}");
+        }
+        eprintln!("the last of these panics was not caught");
+        std::process::abort();
+    }
+}
+
+fn one(input: &[u8]) {
     let Some((&kind, rest)) = input.split_first() else {
         return;
     };
@@ -191,4 +210,8 @@ fuzz_target!(init: init(), |input: &[u8]| {
             }
         }
     }
+}
+
+fuzz_target!(init: init(), |input: &[u8]| {
+    reported(|| one(input));
 });

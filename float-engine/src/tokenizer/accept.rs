@@ -8,7 +8,16 @@ use serde_json::Value;
 const NORMALIZERS: &str = "null, NFC, or a Sequence of NFC";
 const PRE_TOKENIZERS: &str =
     "Split, Digits and ByteLevel, alone or in a Sequence, with one ByteLevel at the end";
-const PATTERNS: &str = "{\"Regex\": ...} or {\"String\": ...} that is not empty";
+const PATTERNS: &str =
+    "{\"Regex\": ...} or {\"String\": ...} that is not empty, of at most 4096 bytes";
+const REPETITIONS: &str = "regular expressions whose numbers multiply to at most 65536";
+/// Most bytes of a pattern: matching takes time by it.
+const MAX_PATTERN: usize = 4096;
+/// Most the numbers of a regular expression may multiply to: repetitions inside repetitions, of what never backtracks,
+/// take time by the product of their counts.
+const MAX_REPETITIONS: u64 = 1 << 16;
+/// Most components of a sequence.
+const MAX_COMPONENTS: usize = 16;
 const POST_PROCESSORS: &str = "null, ByteLevel or TemplateProcessing (not used)";
 const DECODERS: &str = "ByteLevel";
 
@@ -21,6 +30,20 @@ pub(super) fn accept(file: &mut Value) -> Result<(), TokenizerError> {
         });
     }
     model(&file["model"])?;
+    for (part, list) in [
+        ("normalizer", "normalizers"),
+        ("pre_tokenizer", "pretokenizers"),
+        ("decoder", "decoders"),
+    ] {
+        let count = components(&file[part], list).len();
+        if count > MAX_COMPONENTS {
+            return Err(TokenizerError::Unsupported {
+                part,
+                found: format!("a Sequence of {count}"),
+                supported: "a Sequence of at most 16",
+            });
+        }
+    }
     for part in components(&file["normalizer"], "normalizers") {
         if !part.is_null() && kind(part) != "NFC" {
             return Err(unsupported("normalizer", part, NORMALIZERS));
@@ -100,12 +123,19 @@ fn pre_tokenizer(value: &Value) -> Result<(), TokenizerError> {
             "Split" => {
                 let pattern = &part["pattern"];
                 let text = pattern["Regex"].as_str().or(pattern["String"].as_str());
-                if text.is_none_or(str::is_empty) {
-                    return Err(TokenizerError::Unsupported {
-                        part: "pre_tokenizer's pattern",
-                        found: pattern.to_string().chars().take(80).collect(),
-                        supported: PATTERNS,
-                    });
+                let refused = |supported| TokenizerError::Unsupported {
+                    part: "pre_tokenizer's pattern",
+                    found: pattern.to_string().chars().take(80).collect(),
+                    supported,
+                };
+                if text.is_none_or(|t| t.is_empty() || t.len() > MAX_PATTERN) {
+                    return Err(refused(PATTERNS));
+                }
+                if pattern["Regex"]
+                    .as_str()
+                    .is_some_and(|r| repetitions(r) > MAX_REPETITIONS)
+                {
+                    return Err(refused(REPETITIONS));
                 }
                 true
             }
@@ -123,6 +153,23 @@ fn pre_tokenizer(value: &Value) -> Result<(), TokenizerError> {
             PRE_TOKENIZERS,
         )),
     }
+}
+
+/// The product of the decimal numbers in a regular expression, at least that of its nested counts of repetitions;
+/// those of code points are left out.
+fn repetitions(regex: &str) -> u64 {
+    let mut product: u64 = 1;
+    let mut before = "";
+    for part in regex.split_inclusive(|c: char| !c.is_ascii_digit()) {
+        let digits = part.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let code_point = ["\\x{", "\\u{", "\\U{"].iter().any(|p| before.ends_with(p));
+        if !digits.is_empty() && !code_point {
+            let number = digits.parse().unwrap_or(u64::MAX);
+            product = product.saturating_mul(number.max(1));
+        }
+        before = &regex[..before.len() + part.len()];
+    }
+    product
 }
 
 /// The components of a `Sequence`, which are under `list`, or the value alone.
@@ -147,5 +194,27 @@ fn unsupported(part: &'static str, found: &Value, supported: &'static str) -> To
         part,
         found: kind(found).chars().take(80).collect(),
         supported,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_repeat_multiply() {
+        for (regex, expected) in [
+            ("", 1),
+            (r"\p{N}{1,3}| ?\p{L}+", 3),
+            (r"(?:(?:a{9}){10,}){11}", 990),
+            (r"(?x) (?:a{ 9 }){ 9 # times\n}", 81),
+            (r"a{0}{5}", 5),
+            (r"[\x{2019}\x{0041}]\u{1234}{2}", 2),
+            (r"a{18446744073709551616}", u64::MAX),
+            (r"a{4294967296}{4294967296}", u64::MAX),
+            ("7", 7),
+        ] {
+            assert_eq!(repetitions(regex), expected, "{regex}");
+        }
     }
 }

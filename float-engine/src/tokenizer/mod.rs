@@ -4,19 +4,21 @@
 //! [`Tokenizer::encode_with_specials`], for rendered templates, recognises special tokens.
 
 mod accept;
+mod components;
 mod gguf;
+mod ids;
 mod stream;
 
 pub use stream::StreamDecoder;
 
+use components::Components;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// A byte-level BPE tokenizer.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
-    /// Set to encode special tokens as text.
-    inner: tokenizers::Tokenizer,
+    inner: Components,
     /// Special tokens with their ids, longest first.
     specials: Vec<(String, u32)>,
     special_ids: HashSet<u32>,
@@ -67,6 +69,38 @@ pub enum TokenizerError {
         first: usize,
         /// The higher id.
         second: usize,
+    },
+    /// An id that is no integer, or is out of range.
+    #[error("token `{token}` has the id {found}; expected an integer below {ids}")]
+    Id {
+        /// The token.
+        token: String,
+        /// What stands for its id.
+        found: String,
+        /// Ids are below this.
+        ids: u64,
+    },
+    /// One id has two tokens.
+    #[error("id {id} is both `{first}` and `{second}`; expected one token an id")]
+    DuplicateId {
+        /// The id.
+        id: u64,
+        /// One of the tokens.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// An added token outside the vocabulary does not follow it.
+    #[error(
+        "added token `{token}` declares the id {declared}, but gets {assigned:?}; those outside the vocabulary follow it without a gap"
+    )]
+    AddedId {
+        /// The token.
+        token: String,
+        /// The id in the file.
+        declared: u64,
+        /// The id that its place gives it.
+        assigned: Option<u32>,
     },
     /// A merge that is not two tokens separated by a space.
     #[error("merge {index} is `{merge}`; expected two tokens and a space between them")]
@@ -128,27 +162,26 @@ impl Tokenizer {
     /// Truncation, padding and templates that add tokens are ignored: nothing is ever added to a text.
     ///
     /// # Errors
-    /// A malformed file, or one that is not a deterministic byte-level BPE: `model` BPE without dropout, prefix,
-    /// suffix, unknown token and byte fallback; `normalizer` null or NFC; `pre_tokenizer` of Split, Digits and
-    /// ByteLevel; `decoder` ByteLevel; `post_processor` null, ByteLevel or TemplateProcessing.
+    /// A malformed file; an id of 2^20 or more, or of two tokens; a file that is not a deterministic byte-level BPE:
+    /// `model` BPE without dropout, prefix, suffix, unknown token and byte fallback; `normalizer` null or NFC;
+    /// `pre_tokenizer` of Split, Digits and ByteLevel; `decoder` ByteLevel; `post_processor` null, ByteLevel or
+    /// TemplateProcessing.
     pub fn from_json(json: &[u8]) -> Result<Self, TokenizerError> {
         let malformed = |detail: String| TokenizerError::Malformed { detail };
         let mut file = serde_json::from_slice(json).map_err(|e| malformed(e.to_string()))?;
         accept::accept(&mut file)?;
+        ids::check(&file)?;
         // what was checked is what is loaded: of a repeated key, only the last is left
-        let checked = file.to_string();
+        let inner = Components::parse(&file.to_string()).map_err(malformed)?;
+        ids::check_assigned(&file, &inner)?;
         drop(file);
-        let mut inner =
-            guarded(|| tokenizers::Tokenizer::from_bytes(checked.as_bytes())).map_err(malformed)?;
-        inner.set_encode_special_tokens(true);
 
         let mut specials = Vec::new();
-        for (id, token) in inner.get_added_tokens_decoder() {
-            if !token.special || token.content.is_empty() {
+        for (id, token) in inner.added().map_err(malformed)? {
+            if !token.special {
                 continue;
             }
-            let short = token.content.chars().nth(1).is_none();
-            if token.lstrip || token.rstrip || token.single_word || short {
+            if token.stretches || token.content.chars().nth(1).is_none() {
                 return Err(TokenizerError::SpecialToken {
                     token: token.content,
                 });
@@ -157,7 +190,7 @@ impl Tokenizer {
         }
         specials.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
         let special_ids = specials.iter().map(|(_, id)| *id).collect();
-        let largest = inner.get_vocab(true).into_values().max();
+        let largest = inner.largest_id().map_err(malformed)?;
         Ok(Self {
             inner,
             specials,
@@ -171,9 +204,8 @@ impl Tokenizer {
     /// # Errors
     /// A tokenizer whose pipeline fails on the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        let encoding = guarded(|| self.inner.encode_fast(text, false))
-            .map_err(|detail| TokenizerError::Encode { detail })?;
-        let ids = encoding.get_ids().to_vec();
+        let ids = self.inner.encode(text);
+        let ids = ids.map_err(|detail| TokenizerError::Encode { detail })?;
         match ids.iter().find(|&&id| self.is_special(id)) {
             Some(&id) => Err(TokenizerError::SpecialInText { id }),
             None => Ok(ids),
@@ -256,21 +288,9 @@ impl Tokenizer {
     /// # Errors
     /// Only if serialisation fails.
     pub fn to_json(&self) -> Result<Vec<u8>, TokenizerError> {
-        let text = self
-            .inner
-            .to_string(false)
-            .map_err(|e| TokenizerError::Malformed {
-                detail: e.to_string(),
-            })?;
+        let text = self.inner.to_json();
+        let text = text.map_err(|detail| TokenizerError::Malformed { detail })?;
         Ok(text.into_bytes())
-    }
-}
-
-/// The result of `work`; a panic in it, such as of a pattern that backtracks without end, is an error.
-fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
-        Ok(result) => result.map_err(|e| e.to_string()),
-        Err(_) => Err("the tokenizer's components fail on it".into()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Fuzz targets, each for a fixed time, with a table of what they did.
 
+mod base64;
 mod seeds;
 
 use crate::child;
@@ -15,6 +16,9 @@ use std::time::{Duration, Instant};
 const TOOLCHAIN: &str = "+nightly";
 /// The platform that cargo-fuzz builds for, named in its output folder.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+
+/// Most bytes of a failing input that is printed.
+const MAX_PRINTED: usize = 16 << 10;
 
 /// One fuzz target and its bounds.
 struct Target {
@@ -68,6 +72,12 @@ pub(crate) struct Options {
     /// Targets that run at the same time
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: u16,
+    /// Seed of libFuzzer's choices; 0 draws one
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
+    /// Run the one target named on this input alone: a file, or base64 as a failure prints it
+    #[arg(long, value_name = "FILE|BASE64")]
+    replay: Option<String>,
     /// Write the committed seeds anew instead, for a changed format
     #[arg(long)]
     write_seeds: bool,
@@ -109,6 +119,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let chosen = choose(&options.targets)?;
     let root = child::root();
+    if let Some(input) = &options.replay {
+        return replay(&root, &chosen, input);
+    }
     build(&root)?;
     let mut waiting: VecDeque<&Target> = chosen.into();
     let (mut running, mut finished) = (Vec::new(), Vec::new());
@@ -117,7 +130,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             let Some(target) = waiting.pop_front() else {
                 break;
             };
-            running.push(start(&root, target, options.seconds)?);
+            running.push(start(&root, target, options)?);
         }
         std::thread::sleep(Duration::from_millis(200));
         let mut left = Vec::new();
@@ -180,7 +193,45 @@ fn build(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn start<'a>(root: &Path, target: &'a Target, seconds: u64) -> Result<Running<'a>> {
+/// The program of a target, with the bounds of one input.
+fn program(root: &Path, target: &Target) -> Command {
+    let mut command = Command::new(work(root).join(PLATFORM).join("release").join(target.name));
+    command
+        .arg(format!("-timeout={}", target.timeout))
+        .args(["-rss_limit_mb=2048", "-malloc_limit_mb=1024"])
+        .current_dir(root);
+    command
+}
+
+/// Runs one target on one input; fails as the target does.
+fn replay(root: &Path, chosen: &[&Target], input: &str) -> Result<()> {
+    let &[target] = chosen else {
+        bail!("name the one target of the input");
+    };
+    let mut file = PathBuf::from(input);
+    // Base64 can be too long for a path, which is then no file.
+    if !file.is_file() {
+        let bytes = base64::decode(input.trim());
+        let bytes = bytes.context("the input is neither a file nor base64")?;
+        let folder = work(root).join("replay");
+        fs::create_dir_all(&folder)?;
+        file = folder.join(target.name);
+        fs::write(&file, bytes)?;
+    }
+    let file = file.canonicalize()?;
+    build(root)?;
+    let status = program(root, target).arg(&file).status()?;
+    ensure!(
+        status.success(),
+        "{} fails on {}",
+        target.name,
+        file.display()
+    );
+    Ok(())
+}
+
+fn start<'a>(root: &Path, target: &'a Target, options: &Options) -> Result<Running<'a>> {
+    let (seconds, seed) = (options.seconds, options.seed);
     let work = work(root);
     let corpus = work.join("corpus").join(target.name);
     let artifacts = work.join("artifacts").join(target.name);
@@ -191,7 +242,7 @@ fn start<'a>(root: &Path, target: &'a Target, seconds: u64) -> Result<Running<'a
         fs::remove_file(old?.path())?;
     }
     let log = work.join(format!("{}.log", target.name));
-    let mut command = Command::new(work.join(PLATFORM).join("release").join(target.name));
+    let mut command = program(root, target);
     command
         .arg(&corpus)
         .args(
@@ -202,22 +253,17 @@ fn start<'a>(root: &Path, target: &'a Target, seconds: u64) -> Result<Running<'a
         )
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-seed={seed}"))
         .arg(format!("-max_len={}", target.max_len))
-        .arg(format!("-timeout={}", target.timeout))
-        .args([
-            "-rss_limit_mb=2048",
-            "-malloc_limit_mb=1024",
-            "-print_final_stats=1",
-        ]);
+        .arg("-print_final_stats=1");
     let dictionary = root
         .join("fuzz/dictionaries")
         .join(format!("{}.dict", target.name));
     if dictionary.exists() {
         command.arg(format!("-dict={}", dictionary.display()));
     }
-    eprintln!("fuzzing {} for {seconds} s", target.name);
+    eprintln!("fuzzing {} for {seconds} s, seed {seed}", target.name);
     let child = command
-        .current_dir(root)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(fs::File::create(&log)?)
@@ -261,7 +307,7 @@ impl<'a> Running<'a> {
             seconds: self.start.elapsed().as_secs(),
             figures,
             crashes,
-            trouble: (!ok).then(|| tail(&log, 40)),
+            trouble: (!ok).then(|| tail(&log, 120)),
         })
     }
 }
@@ -293,6 +339,21 @@ fn figures(log: &str) -> Figures {
     }
 }
 
+/// How to run a failing input again, from the text alone where it is at most [`MAX_PRINTED`] bytes.
+fn input_line(target: &Target, crash: &Path, bytes: &[u8]) -> String {
+    let input = if bytes.len() > MAX_PRINTED {
+        crash.display().to_string()
+    } else {
+        base64::encode(bytes)
+    };
+    format!(
+        "input: {}, {} bytes; run again:\ncargo xtask fuzz {} --replay '{input}'",
+        crash.display(),
+        bytes.len(),
+        target.name
+    )
+}
+
 fn report(finished: &[Finished<'_>]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(
@@ -320,7 +381,8 @@ fn report(finished: &[Finished<'_>]) -> Result<()> {
             failed += 1;
             writeln!(out, "\n{} failed; its log ends:\n{log}", f.target.name)?;
             for crash in &f.crashes {
-                writeln!(out, "input: {}", crash.display())?;
+                let bytes = fs::read(crash)?;
+                writeln!(out, "\n{}", input_line(f.target, crash, &bytes))?;
             }
         }
     }
@@ -353,6 +415,18 @@ stat::new_units_added:          10";
         };
         assert_eq!(figures(log), expected);
         assert_eq!(figures("no figures"), Figures::default());
+    }
+
+    #[test]
+    fn a_failing_input_is_run_again_from_the_log() {
+        let crash = Path::new("/artifacts/crash-1");
+        let line = input_line(&TARGETS[3], crash, b"\x00{\n");
+        assert!(
+            line.ends_with("cargo xtask fuzz tokenizer --replay 'AHsK'"),
+            "{line}"
+        );
+        let line = input_line(&TARGETS[3], crash, &[7; MAX_PRINTED + 1]);
+        assert!(line.ends_with("--replay '/artifacts/crash-1'"), "{line}");
     }
 
     #[test]
