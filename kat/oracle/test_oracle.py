@@ -361,6 +361,32 @@ class Files(unittest.TestCase):
                 except BadFile:
                     self.assertIn(where[-1], ('halt', 'halts', 'op'), (path, where, old))
 
+    def test_the_work_of_a_model_is_bounded(self):
+        run = dict(name='r', layers=[], logits=[], tokens=[], finish='length')
+        fill = lambda count: {'fill': {'value': 0, 'count': count}}
+        halt = dict(name='h', prompt=[], halt='EmptyPrompt')
+        edits = lambda count, length: [dict(name=str(i), edit=[], length=length, accepted=False) for i in range(count)]
+        for runs, halts, cut, length, fits in (
+                ([dict(run, prompt=fill(4096), max_new=0)], [], [], 1 << 20, True),
+                ([dict(run, prompt=fill(4096), max_new=1)], [], [], 1, False),
+                ([], [dict(halt, max_new=4096)], [], 1 << 20, True),
+                ([], [dict(halt, max_new=4097)], [], 1, False),
+                ([], [dict(halt, max_new='18446744073709551615')], [], 0, False),
+                ([dict(run, prompt=[0], max_new=127)], [dict(halt, max_new=127)], edits(1, 1), 1 << 24, True),
+                ([dict(run, prompt=[0], max_new=127)], [dict(halt, max_new=128)], edits(1, 1), 1 << 24, False),
+                ([], [], edits(256, 1 << 24), 0, True),
+                ([], [], edits(257, 1 << 24), 0, False)):
+            if fits:
+                verify.asked(runs, halts, cut, length)
+            else:
+                self.assertRaisesRegex(BadFile, 'tokens|bytes', verify.asked, runs, halts, cut, length)
+        files = sample_files()
+        files['models/small.json']['runs'][0]['max_new'] = 4095
+        write_set(self.folder, files)
+        status, rows, _ = self.verify('--level', 'model')
+        self.assertEqual(status, 2)
+        self.assertTrue(any('4096' in row['detail'] for row in rows), rows)
+
     def test_a_failure_names_case_and_index(self):
         write_set(self.folder, {'ops/rdbpot.json': op_file('rdbpot', ('halves', {'x': [2, 4], 'e': 1}, [1, 3]))})
         status, rows, _ = self.verify()

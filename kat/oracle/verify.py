@@ -17,6 +17,7 @@ TARGET = 'oracle'
 HEADER = ('schema', 'spec_version', 'level')
 LEVELS = ('op', 'model', 'toy', 'legacy')
 ANY_COUNT, MAX_BLOB = (0, (1 << 64) - 1), 1 << 24
+MAX_TOKENS, MAX_WORK = 4096, 1 << 32
 
 
 class Mismatch(Exception):
@@ -144,11 +145,26 @@ def verify_edits(data, edits, progress):
             same(name, 'commitment', want, found.hex())
 
 
-def verify_run(model, case, budget):
+def asked(runs, halts, edits, length):
+    """(prompt, max_new) of all runs and of all halts, after the check of what the cases together ask for."""
+    budget, work, found = Budget(), 0, ([], [])
+    for prompts, cases in zip(found, (runs, halts)):
+        for case in named(cases):
+            need('prompt' in case and 'max_new' in case, 'a run or halt has prompt and max_new')
+            prompt, max_new = prompt_of(case, budget)
+            need(len(prompt) + max_new <= MAX_TOKENS, 'case %s asks for more than %d tokens' % (case['name'], MAX_TOKENS))
+            work += (len(prompt) + max_new) * length
+            prompts.append((prompt, max_new))
+    for case in named(edits):
+        work += max(length, integer(case.get('length', 0), 0, MAX_BLOB, 'length'))
+    need(work <= MAX_WORK, 'the cases read %d bytes, must be at most %d' % (work, MAX_WORK))
+    return found
+
+
+def verify_run(model, case, prompt, max_new):
     """Checks one run of a model."""
     name = case['name']
     members(case, ('name', 'prompt', 'max_new', 'layers', 'logits', 'tokens', 'finish'))
-    prompt, max_new = prompt_of(case, budget)
     try:
         model.check_prompt(prompt)
     except Halt as halt:
@@ -164,7 +180,10 @@ def verify_run(model, case, budget):
 def verify_model(value, root, progress):
     """The number of cases of a level-model file."""
     check_header(value, 'model', ('model', 'blob', 'commitment', 'runs', 'halts', 'edits'))
-    data, stated = load_model(value['model'], root), members(value['blob'], ('bytes', 'keccak256'))
+    runs, halts, edits = (listed(value[kind], kind) for kind in ('runs', 'halts', 'edits'))
+    stated = members(value['blob'], ('bytes', 'keccak256'))
+    of_runs, of_halts = asked(runs, halts, edits, integer(stated['bytes'], 0, MAX_BLOB, 'bytes'))
+    data = load_model(value['model'], root)
     same('blob', 'bytes', integer(stated['bytes']), len(data))
     same('blob', 'keccak256', digest(stated['keccak256'], 'keccak256'), keccak256(data).hex())
     same('blob', 'commitment', digest(value['commitment'], 'commitment'), commitment.commitment(data).hex())
@@ -172,14 +191,11 @@ def verify_model(value, root, progress):
         model = Model(blob.read_blob(data))
     except blob.BadBlob as error:
         raise Mismatch('the blob is refused: %s' % error) from None
-    budget = Budget()
-    runs, halts, edits = (listed(value[kind], kind) for kind in ('runs', 'halts', 'edits'))
-    for case in named(runs):
+    for case, given in zip(runs, of_runs):
         progress('run %s' % case['name'])
-        verify_run(model, case, budget)
-    for case in named(halts):
-        need('prompt' in case and 'max_new' in case, 'a halt has prompt and max_new')
-        expected_halt(case, lambda c=case: model.generate(*prompt_of(c, budget)))
+        verify_run(model, case, *given)
+    for case, given in zip(halts, of_halts):
+        expected_halt(case, lambda g=given: model.generate(*g))
     verify_edits(data, list(named(edits)), progress)
     return 2 + len(runs) + len(halts) + len(edits)
 

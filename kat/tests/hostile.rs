@@ -181,6 +181,68 @@ fn models() {
     }
 }
 
+/// What the cases of a model may ask for: `bytes` of the blob, then its lists.
+#[test]
+fn work_of_a_model_is_bounded() {
+    let file = |bytes: u64, runs: &[(usize, u64)], halts: &[(usize, u64)], edits: &[u64]| {
+        let d = "0".repeat(64);
+        let case = |i: usize, (count, max_new): (usize, u64), rest: &str| {
+            let prompt = match count {
+                0 => "[]".to_owned(),
+                _ => format!(r#"{{"fill":{{"value":0,"count":{count}}}}}"#),
+            };
+            format!(r#"{{"name":"{i}","prompt":{prompt},"max_new":{max_new},{rest}}}"#)
+        };
+        let list = |cases: &[(usize, u64)], rest: &str| {
+            let cases = cases.iter().enumerate().map(|(i, c)| case(i, *c, rest));
+            cases.collect::<Vec<_>>().join(",")
+        };
+        let edits = edits.iter().enumerate().map(|(i, length)| {
+            format!(r#"{{"name":"{i}","edit":[],"length":{length},"accepted":false}}"#)
+        });
+        format!(
+            r#"{{"schema":"blue-kat-1","spec_version":1,"level":"model","model":{{"file":"a"}},"blob":{{"bytes":{bytes},"keccak256":"{d}"}},"commitment":"{d}","runs":[{}],"halts":[{}],"edits":[{}]}}"#,
+            list(
+                runs,
+                r#""layers":[],"logits":[],"tokens":[],"finish":"length""#
+            ),
+            list(halts, r#""halt":"EmptyPrompt""#),
+            edits.collect::<Vec<_>>().join(","),
+        )
+    };
+    let accepted = |text: String| parse(text.as_bytes()).expect("within the bounds");
+    accepted(file(1, &[(4096, 0), (0, 4096)], &[(1, 4095)], &[]));
+    for (runs, halts, at) in [
+        (vec![(1, 1), (4096, 1)], vec![], "runs[1]"),
+        (vec![(1, 4096)], vec![], "runs[0]"),
+        (vec![], vec![(0, 4097)], "halts[0]"),
+        (vec![], vec![(32769, u64::from(u32::MAX))], "halts[0]"),
+    ] {
+        let e = parse(file(1, &runs, &halts, &[]).as_bytes()).expect_err(at);
+        assert!(
+            matches!(&e, FileError::Tokens { at: found, .. } if found == at),
+            "{e}"
+        );
+    }
+    // 2^32 = 2^20 * 4096 = 2^24 * 256.
+    accepted(file(1 << 20, &[(1, 4095)], &[], &[]));
+    accepted(file(1 << 24, &[(1, 127)], &[(1, 126)], &[1]));
+    accepted(file(0, &[(1, 1)], &[], &[1 << 24; 256]));
+    for text in [
+        file(1 << 20, &[(1, 4095)], &[(0, 1)], &[]),
+        file(1 << 24, &[(1, 127)], &[(1, 127)], &[1]),
+        file(1 << 24, &[(1, 255)], &[], &[1]),
+        file(1, &[], &[], &[1 << 24; 257]),
+        file(1 << 24, &[(4096, 0); 300], &[], &[]),
+    ] {
+        let e = parse(text.as_bytes()).expect_err("too much");
+        assert!(
+            matches!(e, FileError::Work { bytes } if bytes > 1 << 32),
+            "{e}"
+        );
+    }
+}
+
 /// Edges of domains: the case, and whether it has an answer.
 #[test]
 fn domains_of_the_toy_and_of_proofs() {

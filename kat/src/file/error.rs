@@ -121,6 +121,25 @@ pub enum FileError {
         /// Its bytes.
         bytes: u64,
     },
+    /// A case asks for too many tokens.
+    #[error(
+        "{}: {tokens} ids of the prompt and new tokens, must be at most 4096",
+        place(at)
+    )]
+    Tokens {
+        /// The case.
+        at: String,
+        /// What it asks for.
+        tokens: u64,
+    },
+    /// The cases of a model together ask for too much.
+    #[error(
+        "the cases read {bytes} bytes, the blob for each token and each edited blob once, must be at most 4294967296"
+    )]
+    Work {
+        /// What they read.
+        bytes: u64,
+    },
     /// The lists of a case do not fit together.
     #[error("{}: {why}", place(at))]
     Shape {

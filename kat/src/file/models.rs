@@ -11,6 +11,10 @@ use crate::row::Row;
 pub(crate) const MAX_BLOB: u64 = 1 << 24;
 /// Longest prompt: the largest context there is, and one more.
 const MAX_PROMPT: usize = 32769;
+/// Most ids of a prompt and new tokens together, of one run or halt.
+const MAX_TOKENS: u64 = 4096;
+/// Most bytes that all cases of a file together read: the blob for each token, and each edited blob once.
+const MAX_WORK: u64 = 1 << 32;
 /// Names of the halts (spec 3.5).
 const HALTS: [&str; 3] = ["EmptyPrompt", "ContextExceeded", "TokenOutOfRange"];
 const FINISHES: [&str; 3] = ["length", "stop", "context"];
@@ -165,6 +169,15 @@ pub(super) fn known(name: &str, at: String, names: &[&str]) -> Result<(), FileEr
     }
 }
 
+/// Ids of the prompt and new tokens of one case.
+fn asked(prompt: &Row, max_new: u32, at: String) -> Result<u64, FileError> {
+    let tokens = prompt.count() as u64 + u64::from(max_new);
+    if tokens > MAX_TOKENS {
+        return Err(FileError::Tokens { at, tokens });
+    }
+    Ok(tokens)
+}
+
 fn digests(json: Json, at: &str) -> Result<Vec<[u8; 32]>, FileError> {
     let items = fields::list(json, at)?;
     let one = |(i, item)| fields::digest(item, &format!("{at}[{i}]"));
@@ -307,7 +320,7 @@ impl ModelFile {
             let (name, fields) = names.next(i, item)?;
             edits.push(edit(name, fields)?);
         }
-        Ok(Self {
+        let read = Self {
             source,
             bytes,
             keccak256,
@@ -315,7 +328,29 @@ impl ModelFile {
             runs,
             halts,
             edits,
-        })
+        };
+        read.check_work()?;
+        Ok(read)
+    }
+
+    /// Refuses a file whose cases take too long.
+    fn check_work(&self) -> Result<(), FileError> {
+        let mut work = 0u64;
+        let runs = self.runs.iter().map(|r| (&r.prompt, r.max_new));
+        let halts = self.halts.iter().map(|h| (&h.prompt, h.max_new));
+        for (list, i, (prompt, max_new)) in (runs.enumerate().map(|(i, case)| ("runs", i, case)))
+            .chain(halts.enumerate().map(|(i, case)| ("halts", i, case)))
+        {
+            let tokens = asked(prompt, max_new, format!("{list}[{i}]"))?;
+            work = work.saturating_add(tokens * self.bytes);
+        }
+        for edit in &self.edits {
+            work = work.saturating_add(edit.length.unwrap_or(0).max(self.bytes));
+        }
+        if work > MAX_WORK {
+            return Err(FileError::Work { bytes: work });
+        }
+        Ok(())
     }
 
     /// Blob and commitment are a case each.
