@@ -1,13 +1,12 @@
 //! AVX2.
 #![allow(unsafe_code)]
 
+mod dots;
 mod rows;
 mod softmax;
 
-use super::super::operands::{Inputs, Out};
-use super::super::{Kernels, scalar};
-use crate::ops::{attention, dynq, hadamard, requantize, rms, swiglu};
-use crate::tiles::View;
+use super::super::Kernels;
+use crate::ops::{dynq, hadamard, requantize, rms, swiglu};
 
 /// The table, if this CPU has AVX2. The functions of the table are reachable through it alone.
 pub(crate) fn kernels() -> Option<&'static Kernels> {
@@ -17,8 +16,8 @@ pub(crate) fn kernels() -> Option<&'static Kernels> {
 static KERNELS: Kernels = Kernels {
     name: "avx2",
     flip: 0,
-    gemm,
-    weighted_sum,
+    gemm: dots::gemm,
+    weighted_sum: dots::weighted_sum,
     max_abs,
     quantize: rows::quantize,
     sum_squares,
@@ -45,8 +44,6 @@ macro_rules! compiled_with_avx2 {
     };
 }
 
-compiled_with_avx2!(gemm(w: View<'_>, x: Inputs<'_>, out: Out<'_>), scalar::gemm(w, x, out));
-compiled_with_avx2!(weighted_sum(w: &[u16], v: &[i8], n: &mut [i64]), attention::weighted_sum(w, v, n));
 compiled_with_avx2!(max_abs(u: &[i32]) -> u32, dynq::max_abs(u));
 compiled_with_avx2!(sum_squares(x: &[i32], sh: u32) -> u64, rms::sum_squares(x, sh));
 compiled_with_avx2!(add_residual(x: &mut [i32], y: &[i32]), requantize::add_residual(x, y));
