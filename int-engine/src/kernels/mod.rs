@@ -106,11 +106,11 @@ impl Kernels {
 
     /// Every backend that this crate knows, the slowest first, with `None` where this CPU or target lacks it.
     #[must_use]
-    pub fn all() -> [(&'static str, Option<&'static Self>); 3] {
+    pub fn all() -> [(&'static str, Option<&'static Self>); 4] {
         #[cfg(target_arch = "x86_64")]
-        let avx2 = x86_64::avx2::kernels();
+        let [avx2, avx512] = [x86_64::avx2::kernels(), x86_64::avx512::kernels()];
         #[cfg(not(target_arch = "x86_64"))]
-        let avx2 = None;
+        let [avx2, avx512] = [None; 2];
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
         let neon = aarch64::neon::kernels();
         #[cfg(not(all(target_arch = "aarch64", target_endian = "little")))]
@@ -118,6 +118,7 @@ impl Kernels {
         [
             ("scalar", Some(Self::scalar())),
             ("avx2", avx2),
+            ("avx512", avx512),
             ("neon", neon),
         ]
     }

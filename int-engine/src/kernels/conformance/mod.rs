@@ -335,7 +335,7 @@ macro_rules! conformance {
     };
 }
 
-conformance!(scalar, avx2, neon);
+conformance!(scalar, avx2, avx512, neon);
 
 #[test]
 fn names() {

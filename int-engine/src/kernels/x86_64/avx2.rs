@@ -13,7 +13,10 @@ pub(crate) fn kernels() -> Option<&'static Kernels> {
     std::arch::is_x86_feature_detected!("avx2").then_some(&KERNELS)
 }
 
-static KERNELS: Kernels = Kernels {
+static KERNELS: Kernels = TABLE;
+
+/// Its functions need AVX2.
+pub(super) const TABLE: Kernels = Kernels {
     name: "avx2",
     flip: 0,
     gemm: dots::gemm,

@@ -1,0 +1,450 @@
+//! Matrix products and weighted sums with `vpdpbusd`.
+//!
+//! `vpdpbusd` adds to each int32 lane four products of an unsigned byte and a signed one, and wraps: nothing saturates
+//! on the way, so a sum is exact whenever its value fits int32, in any order.
+//!
+//! `gemm`: an input x, -127 to 127, arrives as the unsigned byte x + 128 ([`Inputs`] with `flip` 0x80), so that
+//! `sum w (x + 128) = sum w x + 128 sum w`, and each accumulator starts at minus 128 times its row's sum. Padding columns
+//! have weight 0. The result is `sum w x`, |sum| <= 65536 * 127^2 < 2^30.
+//!
+//! `weighted_sum`: a weight, 0 to 2^15, is 256 * high + low. The sums of both halves fit int32 (at most
+//! 32768 * 255 * 127 < 2^31), and so does their combination for up to [`RUN`] keys: 512 * 2^15 * 127 < 2^31.
+#![allow(unsafe_code)]
+// Compilers before 1.89 do not build for x86-64 with these kernels: their intrinsics are younger than the crate's
+// declared version, which the other targets keep.
+#![allow(clippy::incompatible_msrv)]
+// Register-only intrinsics are safe inside a function with the feature.
+#![allow(unused_unsafe)]
+
+use super::super::super::operands::{BLOCK, Inputs, Out};
+use super::super::super::scalar;
+use crate::tiles::{GROUP, TILE, View};
+use core::arch::x86_64::*;
+
+/// Bytes of a line: a group of a tile.
+const LINE: usize = TILE * GROUP;
+/// Lines between a line in use and the one requested from memory meanwhile, when weights are read once.
+const AHEAD: usize = 64;
+/// The same within a panel that is in the second-level cache.
+const NEAR: usize = 16;
+/// Tiles of a panel: with 8 tokens, 24 accumulators.
+const PANEL: usize = 3;
+/// Steps of the inner loop together.
+const STEPS: usize = 4;
+/// Most keys whose weighted sum fits int32; whole groups.
+const RUN: usize = 512;
+
+pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
+    scalar::check(weights, inputs, &out);
+    let tiles = weights.rows().div_ceil(TILE);
+    assert!(
+        weights.data().len() == tiles * weights.groups() * LINE
+            && weights.sums().len() == tiles * TILE,
+        "whole tiles"
+    );
+    let product = Product {
+        tiles: weights.data().as_ptr(),
+        sums: weights.sums().as_ptr(),
+        groups: weights.groups(),
+        rows: weights.rows(),
+        out: out.as_mut_ptr(),
+        stride: out.stride(),
+    };
+    let blocks = inputs.tokens().div_ceil(BLOCK);
+    // SAFETY: `kernels` hands out the table only on a CPU with these features; the pointers are those of slices of whole
+    // tiles and of an exclusive output with one element per row and token; `blocks` yields packed tokens.
+    unsafe {
+        match blocks {
+            0 => {}
+            1 => product.once(inputs.tokens(), inputs.blocks()),
+            _ => product.panels(blocks, inputs),
+        }
+    }
+}
+
+/// The operands of `gemm`.
+#[derive(Clone, Copy)]
+struct Product {
+    /// `[rows / 16][groups][16][4]`.
+    tiles: *const i8,
+    /// Whole tiles.
+    sums: *const i32,
+    groups: usize,
+    rows: usize,
+    out: *mut i32,
+    stride: usize,
+}
+
+/// What the inner loop requests from memory while it runs.
+#[derive(Clone, Copy)]
+struct Request {
+    /// Lines that the next panel will read.
+    next: *const i8,
+    /// How many of them in [`STEPS`] steps.
+    lines: usize,
+}
+
+/// An expression with the number of tokens of a block, 1 to 8, as a constant.
+macro_rules! by_tokens {
+    ($tokens:expr, $n:ident => $body:expr) => {
+        by_tokens!(@ $tokens, $n => $body, 1 2 3 4 5 6 7)
+    };
+    (@ $tokens:expr, $n:ident => $body:expr, $($literal:literal)*) => {
+        match $tokens {
+            $($literal => {
+                const $n: usize = $literal;
+                $body
+            })*
+            _ => {
+                const $n: usize = BLOCK;
+                $body
+            }
+        }
+    };
+}
+
+impl Product {
+    /// The product with at most [`BLOCK`] tokens, which reads every weight once.
+    ///
+    /// # Safety
+    /// The features; valid operands, of as many tokens.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    unsafe fn once<'a>(self, tokens: usize, mut blocks: impl Iterator<Item = (usize, &'a [i8])>) {
+        let Some((_, x)) = blocks.next() else { return };
+        // SAFETY: the caller's.
+        unsafe { by_tokens!(tokens, N => self.once_by::<N>(x.as_ptr())) }
+    }
+
+    /// # Safety
+    /// The features; valid operands of MR tokens, packed at `x`.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    unsafe fn once_by<const MR: usize>(self, x: *const i8) {
+        let request = Request {
+            next: self.tiles,
+            lines: 0,
+        };
+        let mut row = 0;
+        // SAFETY: each call's tiles begin before the last row's end.
+        unsafe {
+            while row + 2 * TILE < self.rows {
+                self.block::<MR, PANEL, true>(row, 0, x, request);
+                row += PANEL * TILE;
+            }
+            if row + TILE < self.rows {
+                self.block::<MR, 2, true>(row, 0, x, request);
+            } else if row < self.rows {
+                self.block::<MR, 1, true>(row, 0, x, request);
+            }
+        }
+    }
+
+    /// The product with more tokens: each panel meets all of them while it is in the cache.
+    ///
+    /// # Safety
+    /// The features; valid operands.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    unsafe fn panels(self, blocks: usize, inputs: Inputs<'_>) {
+        let mut row = 0;
+        // SAFETY: each call's tiles begin before the last row's end.
+        unsafe {
+            while row < self.rows {
+                match (self.rows - row).div_ceil(TILE) {
+                    1 => self.panel::<1>(row, blocks, inputs),
+                    2 => self.panel::<2>(row, blocks, inputs),
+                    _ => self.panel::<PANEL>(row, blocks, inputs),
+                }
+                row += PANEL * TILE;
+            }
+        }
+    }
+
+    /// NV tiles from `row` with every token.
+    ///
+    /// # Safety
+    /// The features; valid operands; the last of the tiles begins before the last row's end.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    unsafe fn panel<const NV: usize>(self, row: usize, blocks: usize, inputs: Inputs<'_>) {
+        let mut request = Request {
+            // The panel that follows in memory, if there is one: a request of any address is harmless.
+            next: self
+                .tiles
+                .wrapping_add((row / TILE + NV) * self.groups * LINE),
+            lines: (STEPS * PANEL).div_ceil(blocks),
+        };
+        let mut first = 0;
+        for (tokens, x) in inputs.blocks() {
+            let x = x.as_ptr();
+            // SAFETY: the caller's; `x` are this block's tokens.
+            request.next = unsafe {
+                by_tokens!(tokens, N => self.block::<N, NV, false>(row, first, x, request))
+            };
+            first += tokens;
+        }
+    }
+
+    /// The sums of MR tokens with NV tiles, those from `row`; returns what [`Request`] continues with. `ONCE`: weights come
+    /// from memory and are not used again.
+    ///
+    /// # Safety
+    /// The features; valid operands; the last of the tiles begins before the last row's end; `x` are the packed tokens from
+    /// `first`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    unsafe fn block<const MR: usize, const NV: usize, const ONCE: bool>(
+        self,
+        row: usize,
+        first: usize,
+        x: *const i8,
+        request: Request,
+    ) -> *const i8 {
+        // SAFETY: `row` is that of a tile, so NV whole tiles of weights and sums lie behind it; rows of the output are
+        // written up to the last alone.
+        unsafe {
+            let tile = self.groups * LINE;
+            let tiles = self.tiles.add(row / TILE * tile);
+            let mut acc = [[_mm512_setzero_si512(); NV]; MR];
+            for n in 0..NV {
+                let sums = _mm512_loadu_si512(self.sums.add(row + n * TILE).cast());
+                let start = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32::<7>(sums));
+                for acc in &mut acc {
+                    acc[n] = start;
+                }
+            }
+            let mut next = request.next;
+            if ONCE {
+                // The lines after a tile's last are read with the next panel.
+                let ahead = AHEAD.min(self.groups);
+                let before = self.groups - ahead;
+                let jump = (NV - 1) * tile;
+                acc = steps::<MR, NV, ONCE>(
+                    acc,
+                    [tiles, x],
+                    tile,
+                    before,
+                    ahead * LINE,
+                    &mut next,
+                    0,
+                );
+                let rest = [tiles.add(before * LINE), x.add(before * MR * GROUP)];
+                let distance = ahead * LINE + jump;
+                acc = steps::<MR, NV, ONCE>(acc, rest, tile, ahead, distance, &mut next, 0);
+            } else {
+                let lines = request.lines;
+                acc = steps::<MR, NV, ONCE>(
+                    acc,
+                    [tiles, x],
+                    tile,
+                    self.groups,
+                    NEAR * LINE,
+                    &mut next,
+                    lines,
+                );
+            }
+            for n in 0..NV {
+                let rows = TILE.min(self.rows - row - n * TILE);
+                let mask = (u32::from(u16::MAX) >> (TILE - rows)) as u16;
+                let out = self.out.add(first * self.stride + row + n * TILE);
+                for (m, acc) in acc.iter().enumerate() {
+                    _mm512_mask_storeu_epi32(out.add(m * self.stride), mask, acc[n]);
+                }
+            }
+            next
+        }
+    }
+}
+
+/// The inner loop over `groups` groups: NV tiles, `tile` bytes apart, with MR packed tokens. A line `distance` bytes
+/// behind each line is requested into the second-level cache (`ONCE`) or the first, and `lines` lines from `next` every
+/// [`STEPS`] steps.
+///
+/// # Safety
+/// The features; `groups` groups at `[tiles, x]`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+unsafe fn steps<const MR: usize, const NV: usize, const ONCE: bool>(
+    acc: [[__m512i; NV]; MR],
+    [mut tiles, mut x]: [*const i8; 2],
+    tile: usize,
+    groups: usize,
+    distance: usize,
+    next: &mut *const i8,
+    lines: usize,
+) -> [[__m512i; NV]; MR] {
+    let mut acc = acc;
+    let mut request = *next;
+    // SAFETY: each step reads one line of each tile and one group of each token; requests of any address are harmless.
+    unsafe {
+        for _ in 0..groups / STEPS {
+            for u in 0..STEPS {
+                acc = step::<MR, NV, ONCE>(
+                    acc,
+                    tiles.add(u * LINE),
+                    tile,
+                    x.add(u * MR * GROUP),
+                    distance,
+                );
+            }
+            if !ONCE {
+                for _ in 0..lines {
+                    _mm_prefetch::<_MM_HINT_T1>(request);
+                    request = request.wrapping_add(LINE);
+                }
+            }
+            tiles = tiles.add(STEPS * LINE);
+            x = x.add(STEPS * MR * GROUP);
+        }
+        for _ in 0..groups % STEPS {
+            acc = step::<MR, NV, ONCE>(acc, tiles, tile, x, distance);
+            tiles = tiles.add(LINE);
+            x = x.add(MR * GROUP);
+        }
+    }
+    *next = request;
+    acc
+}
+
+/// One group.
+///
+/// # Safety
+/// The features; a line of each tile, a group of each token.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+unsafe fn step<const MR: usize, const NV: usize, const ONCE: bool>(
+    acc: [[__m512i; NV]; MR],
+    tiles: *const i8,
+    tile: usize,
+    x: *const i8,
+    distance: usize,
+) -> [[__m512i; NV]; MR] {
+    let mut acc = acc;
+    // SAFETY: reads the line and the group that the caller has; requests of any address are harmless.
+    unsafe {
+        let mut w = [_mm512_setzero_si512(); NV];
+        for (n, w) in w.iter_mut().enumerate() {
+            let line = tiles.add(n * tile);
+            if ONCE {
+                _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(distance));
+            } else {
+                _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(distance));
+            }
+            *w = _mm512_loadu_si512(line.cast());
+        }
+        for (m, acc) in acc.iter_mut().enumerate() {
+            let x = _mm512_set1_epi32(x.add(m * GROUP).cast::<i32>().read_unaligned());
+            for (acc, &w) in acc.iter_mut().zip(&w) {
+                *acc = _mm512_dpbusd_epi32(*acc, x, w);
+            }
+        }
+    }
+    acc
+}
+
+pub(super) fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
+    let width = n.len();
+    assert_eq!(
+        values.len(),
+        w.len().next_multiple_of(GROUP) * width,
+        "whole groups of values, one value per weight and channel"
+    );
+    if width == 0 {
+        return;
+    }
+    for (w, values) in w.chunks(RUN).zip(values.chunks(RUN * width)) {
+        // SAFETY: `kernels` hands out the table only on a CPU with these features; `values` are whole groups, one for
+        // each four weights or the rest of them, of as many channels as `n`.
+        unsafe {
+            let halves = Halves::of(w);
+            let mut at = 0;
+            while at < width {
+                let channels = match (width - at).div_ceil(TILE) {
+                    1 => 1,
+                    2 | 3 => 2,
+                    4..=7 => 4,
+                    _ => 8,
+                };
+                match channels {
+                    1 => halves.sum::<1>(values, at, n),
+                    2 => halves.sum::<2>(values, at, n),
+                    4 => halves.sum::<4>(values, at, n),
+                    _ => halves.sum::<8>(values, at, n),
+                }
+                at += channels * TILE;
+            }
+        }
+    }
+}
+
+/// The low and the high bytes of at most [`RUN`] weights, four in each element, filled up with zeros.
+struct Halves {
+    low: [i32; RUN / GROUP],
+    high: [i32; RUN / GROUP],
+    groups: usize,
+}
+
+impl Halves {
+    /// # Safety
+    /// The features; at most [`RUN`] weights.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    unsafe fn of(w: &[u16]) -> Self {
+        let mut halves = Self {
+            low: [0; RUN / GROUP],
+            high: [0; RUN / GROUP],
+            groups: w.len().div_ceil(GROUP),
+        };
+        let (low, high) = (halves.low.as_mut_ptr(), halves.high.as_mut_ptr());
+        for (i, w) in w.chunks(32).enumerate() {
+            // SAFETY: the mask has one bit for each weight; 32 bytes, 8 elements, lie behind 8 i, as i < RUN / 32.
+            unsafe {
+                let mask = u32::MAX >> (32 - w.len());
+                let w = _mm512_maskz_loadu_epi16(mask, w.as_ptr().cast());
+                _mm256_storeu_si256(low.add(8 * i).cast(), _mm512_cvtepi16_epi8(w));
+                let w = _mm512_srli_epi16::<8>(w);
+                _mm256_storeu_si256(high.add(8 * i).cast(), _mm512_cvtepi16_epi8(w));
+            }
+        }
+        halves
+    }
+
+    /// Adds the sums of the channels from `at`, at most 16 NV.
+    ///
+    /// # Safety
+    /// The features; `values` `[groups][n.len()][4]`; `at` + 16 (NV - 1) below `n.len()`.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    unsafe fn sum<const NV: usize>(&self, values: &[i8], at: usize, n: &mut [i64]) {
+        let width = n.len();
+        let channels = TILE.min(width - at - (NV - 1) * TILE);
+        // All but the last run of channels are whole.
+        let last = (u32::from(u16::MAX) >> (TILE - channels)) as u16;
+        let mask = |i: usize| if i + 1 == NV { last } else { u16::MAX };
+        // SAFETY: loads and stores of the last channels are masked.
+        unsafe {
+            let mut sums = [[_mm512_setzero_si512(); 2]; NV];
+            let mut line = values.as_ptr().add(at * GROUP);
+            for (&low, &high) in self.low[..self.groups].iter().zip(&self.high) {
+                let (low, high) = (_mm512_set1_epi32(low), _mm512_set1_epi32(high));
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    let v = line.add(i * LINE).cast();
+                    let v = _mm512_maskz_loadu_epi32(mask(i), v);
+                    sums[0] = _mm512_dpbusd_epi32(sums[0], low, v);
+                    sums[1] = _mm512_dpbusd_epi32(sums[1], high, v);
+                }
+                line = line.wrapping_add(width * GROUP);
+            }
+            for (i, [low, high]) in sums.into_iter().enumerate() {
+                let sum = _mm512_add_epi32(low, _mm512_slli_epi32::<8>(high));
+                let n = n.as_mut_ptr().add(at + i * TILE);
+                let parts = [
+                    _mm512_castsi512_si256(sum),
+                    _mm512_extracti64x4_epi64::<1>(sum),
+                ];
+                for (half, part) in parts.into_iter().enumerate() {
+                    let n = n.wrapping_add(8 * half);
+                    let mask = (mask(i) >> (8 * half)) as u8;
+                    let old = _mm512_maskz_loadu_epi64(mask, n);
+                    let new = _mm512_add_epi64(old, _mm512_cvtepi32_epi64(part));
+                    _mm512_mask_storeu_epi64(n, mask, new);
+                }
+            }
+        }
+    }
+}
