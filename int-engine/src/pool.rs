@@ -42,12 +42,17 @@ struct Shared {
     wake: Condvar,
     /// Changes with every job, under the lock; read without it by idle workers that poll.
     epoch: AtomicUsize,
-    /// The next part to claim.
-    next: AtomicUsize,
+    /// For each thread, the next of its own parts to claim.
+    next: Box<[Counter]>,
     /// Workers inside the job. Raised under the lock while the job is there.
     active: AtomicUsize,
     panicked: AtomicBool,
 }
+
+/// A counter on cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Counter(AtomicUsize);
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -76,16 +81,16 @@ impl Pool {
             }),
             wake: Condvar::new(),
             epoch: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
+            next: (0..threads.get()).map(|_| Counter::default()).collect(),
             active: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
         });
         let workers = (1..threads.get())
-            .map_while(|_| {
+            .map_while(|thread| {
                 let shared = Arc::clone(&shared);
                 std::thread::Builder::new()
                     .name("int-engine".into())
-                    .spawn(move || shared.work())
+                    .spawn(move || shared.work(thread))
                     .ok()
             })
             .collect();
@@ -123,6 +128,44 @@ impl Pool {
         self.run(parts.len(), &|i| f(i, &mut lock(&parts[i])));
     }
 
+    /// Calls `f(i, part)` once for every part; a thread takes consecutive parts, those of its own first.
+    ///
+    /// # Panics
+    /// If a call panics. A call must not use the pool itself.
+    pub(crate) fn each<T: Send>(&self, parts: &mut [T], f: impl Fn(usize, &mut T) + Sync) {
+        self.chunks_mut(parts, 1, |i, part| f(i, &mut part[0]));
+    }
+
+    /// Calls `main` once; meanwhile other threads may call `help(thread, done)`, which returns soon after `done`.
+    ///
+    /// # Panics
+    /// If a call panics. Neither may give work to the pool.
+    pub(crate) fn alongside(
+        &self,
+        main: impl FnOnce() + Send,
+        help: impl Fn(usize, &AtomicBool) + Sync,
+    ) {
+        if self.workers.is_empty() {
+            return main();
+        }
+        struct Done<'a>(&'a AtomicBool);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
+        let (main, done) = (Mutex::new(Some(main)), AtomicBool::new(false));
+        self.run(self.threads(), &|part| {
+            if part > 0 {
+                return help(part, &done);
+            }
+            let _done = Done(&done);
+            if let Some(main) = lock(&main).take() {
+                main();
+            }
+        });
+    }
+
     fn run(&self, parts: usize, task: Task<'_>) {
         let turn = lock(&self.turn);
         // SAFETY: only the lifetime changes. Workers reach the task only through the job in `state` and only
@@ -130,9 +173,11 @@ impl Pool {
         // function returns or unwinds: the code between cannot unwind, as the task's panics are caught.
         let task: Task<'static> = unsafe { std::mem::transmute::<Task<'_>, Task<'static>>(task) };
         let shared = &*self.shared;
-        shared.next.store(0, Ordering::Relaxed);
+        for (thread, next) in shared.next.iter().enumerate() {
+            next.0.store(shared.first(thread, parts), Ordering::Relaxed);
+        }
         shared.publish(|state| state.job = Some(Job { task, parts }));
-        let outcome = catch_unwind(AssertUnwindSafe(|| shared.claim(task, parts)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| shared.claim(task, parts, 0)));
         lock(&shared.state).job = None;
         let mut spins = 0;
         // Acquire: what the workers wrote is visible once their count is seen to fall.
@@ -158,13 +203,23 @@ fn wait_a_little(spins: &mut usize) {
 }
 
 impl Shared {
-    fn claim(&self, task: Task<'_>, parts: usize) {
-        loop {
-            let part = self.next.fetch_add(1, Ordering::Relaxed);
-            if part >= parts {
-                return;
+    /// The first part of a thread's own: each has as many as the others, or one less.
+    fn first(&self, thread: usize, parts: usize) -> usize {
+        parts * thread / self.next.len()
+    }
+
+    /// Takes the thread's own parts, and then those that others have not come to.
+    fn claim(&self, task: Task<'_>, parts: usize, thread: usize) {
+        let threads = self.next.len();
+        for owner in (thread..threads).chain(0..thread) {
+            let end = self.first(owner + 1, parts);
+            loop {
+                let part = self.next[owner].0.fetch_add(1, Ordering::Relaxed);
+                if part >= end {
+                    break;
+                }
+                task(part);
             }
-            task(part);
         }
     }
 
@@ -181,7 +236,7 @@ impl Shared {
         }
     }
 
-    fn work(&self) {
+    fn work(&self, thread: usize) {
         let mut seen = 0;
         loop {
             let mut spins = 0;
@@ -207,7 +262,7 @@ impl Shared {
             };
             self.active.fetch_add(1, Ordering::Relaxed);
             drop(state);
-            if catch_unwind(AssertUnwindSafe(|| self.claim(task, parts))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| self.claim(task, parts, thread))).is_err() {
                 self.panicked.store(true, Ordering::Relaxed);
             }
             self.active.fetch_sub(1, Ordering::Release);
@@ -269,6 +324,39 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn helpers_end_with_the_main_work() {
+        for threads in [1, 2, 5] {
+            let pool = pool(threads);
+            for round in 0..2000u64 {
+                let mut value = 0;
+                let helped = AtomicUsize::new(0);
+                pool.alongside(
+                    || value = round,
+                    |thread, done| {
+                        assert!((1..threads).contains(&thread));
+                        while !done.load(Ordering::Acquire) {
+                            std::hint::spin_loop();
+                        }
+                        helped.fetch_add(1, Ordering::Relaxed);
+                    },
+                );
+                assert_eq!((value, helped.into_inner()), (round, threads - 1));
+            }
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                pool.alongside(
+                    || panic!("main"),
+                    |_, done| {
+                        while !done.load(Ordering::Acquire) {
+                            std::hint::spin_loop();
+                        }
+                    },
+                );
+            }));
+            assert!(outcome.is_err());
+        }
     }
 
     /// What a worker sees between its look at the epoch and its wait: nothing moves.

@@ -146,6 +146,20 @@ impl Kernels {
     }
 }
 
+/// Asks for memory to be brought near the calling thread. It changes no result.
+#[inline]
+pub(crate) fn prefetch(bytes: &[i8]) {
+    #[cfg(target_arch = "x86_64")]
+    x86_64::prefetch(bytes);
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    aarch64::prefetch(bytes);
+    #[cfg(not(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    )))]
+    let _ = bytes;
+}
+
 /// Why a backend cannot be had by name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BackendError {

@@ -197,15 +197,29 @@ impl Pass {
         drain(self, None);
         for (i, layer) in plan.model.layers().iter().enumerate() {
             let fraction = layer.static_scales.map(|s| s.attn_norm);
-            self.norm::<PROBED>(plan, tokens, fraction, None, Op::AttnNorm);
-            self.project::<PROBED>(plan, layer, tokens);
-            self.append(plan, i, runs);
+            plan.prepare(tokens, [&layer.q, &layer.k, &layer.v], || {
+                self.norm::<PROBED>(plan, tokens, fraction, None, Op::AttnNorm);
+            });
+            self.project(plan, layer, tokens);
+            plan.prepare(tokens, [&layer.o], || {
+                self.rotate::<PROBED>(plan, layer, tokens);
+                self.append(plan, i, runs);
+            });
             self.attention(plan, (i, layer), runs);
-            self.attention_output::<PROBED>(plan, layer, tokens);
+            plan.prepare(tokens, [&layer.o], || {
+                self.quantize_output::<PROBED>(plan, layer, tokens);
+            });
+            self.output(plan, layer, tokens);
             let fraction = layer.static_scales.map(|s| s.mlp_norm);
             let ops = [Op::O, Op::AttnResidual];
-            self.norm::<PROBED>(plan, tokens, fraction, Some(ops), Op::MlpNorm);
-            self.mlp::<PROBED>(plan, layer, tokens);
+            plan.prepare(tokens, [&layer.gate, &layer.up], || {
+                self.norm::<PROBED>(plan, tokens, fraction, Some(ops), Op::MlpNorm);
+            });
+            self.gate_and_up(plan, layer, tokens);
+            plan.prepare(tokens, [&layer.down], || {
+                self.gate::<PROBED>(plan, layer, tokens);
+            });
+            self.down(plan, layer, tokens);
             self.add::<PROBED>(plan, tokens, [Op::Down, Op::MlpResidual]);
             emit(self, i + 1);
             drain(self, Some(i));
@@ -256,8 +270,8 @@ impl Pass {
             .zip(self.scales.chunks_mut(grain))
             .zip(self.positions.chunks(grain))
             .collect();
-        plan.pool.chunks_mut(&mut items, 1, |_, item| {
-            let ((((x, a), codes), scales), positions) = &mut item[0];
+        plan.pool.each(&mut items, |_, item| {
+            let ((((x, a), codes), scales), positions) = item;
             let rows = x.chunks_exact_mut(n).zip(a.chunks_exact(n));
             let rows = rows.zip(codes.chunks_exact_mut(n).zip(&mut **scales));
             for (((x, a), (codes, scale)), &position) in rows.zip(*positions) {
@@ -295,8 +309,8 @@ impl Pass {
             .zip(self.a.chunks(grain * n))
             .zip(self.positions.chunks(grain))
             .collect();
-        plan.pool.chunks_mut(&mut items, 1, |_, item| {
-            let ((x, a), positions) = &mut item[0];
+        plan.pool.each(&mut items, |_, item| {
+            let ((x, a), positions) = item;
             let rows = x.chunks_exact_mut(n).zip(a.chunks_exact(n));
             for ((x, a), &position) in rows.zip(*positions) {
                 add_row::<PROBED>(plan, x, a, recorder, position, ops);

@@ -1,8 +1,8 @@
 //! What every session of an engine shares, and the products with its matrices.
 
 use crate::config::Scheme;
-use crate::kernels::Kernels;
 use crate::kernels::operands::{BLOCK, Inputs, Out, pack_block};
+use crate::kernels::{Kernels, prefetch};
 use crate::model::{Linear, Model};
 use crate::ops::dynq::clamp;
 use crate::ops::fixed::bit_length;
@@ -11,6 +11,7 @@ use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
 use crate::pool::Pool;
 use crate::tiles::{TILE, View};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use super::pass::Pass;
@@ -18,6 +19,8 @@ use super::pass::Pass;
 /// Rows of a product that are requantised while their accumulators are in the first-level cache, when there are
 /// several tokens.
 const PANEL: usize = 3 * TILE;
+/// Bytes that a waiting thread fetches between looks at whether it must wait on.
+const FETCH: usize = 4096;
 
 /// A model with what every session of an engine shares.
 #[derive(Debug)]
@@ -154,17 +157,60 @@ impl Plan {
         Inputs::packed(tokens, cols, memory)
     }
 
-    /// `linear` of spec 3.2 for every product, each with the same inputs; the rows of all are split over the threads.
-    pub(super) fn products<const N: usize>(&self, inputs: Inputs<'_>, products: [Product<'_>; N]) {
-        let rows: usize = products.iter().map(|p| p.matrix.weight.rows()).sum();
+    /// Rows of a part when the rows of some matrices are split over the threads for `tokens` inputs.
+    fn part_rows(&self, rows: usize, tokens: usize) -> usize {
         // A few parts a thread, so that one delayed thread costs less than its share.
-        let (parts, grain) = match inputs.tokens() {
+        let (parts, grain) = match tokens {
             1 => (2, TILE),
             _ => (6, PANEL),
         };
-        let len = rows
-            .div_ceil(parts * self.pool.threads())
-            .next_multiple_of(grain);
+        rows.div_ceil(parts * self.pool.threads())
+            .next_multiple_of(grain)
+    }
+
+    /// Calls `f`, which prepares the inputs of the products with `next`. When there is but one token, `f` runs on one
+    /// thread, and the others fetch the rows that they will multiply.
+    pub(super) fn prepare<const N: usize>(
+        &self,
+        tokens: usize,
+        next: [&Linear; N],
+        f: impl FnOnce() + Send,
+    ) {
+        if tokens > 1 {
+            return f();
+        }
+        self.pool.alongside(f, |thread, done| {
+            let rows = next.iter().map(|w| w.weight.rows()).sum();
+            let len = self.part_rows(rows, 1);
+            let parts = next.iter().flat_map(|w| {
+                let rows = w.weight.rows();
+                (0..rows)
+                    .step_by(len)
+                    .map(move |first| (w, first..rows.min(first + len)))
+            });
+            let count = next
+                .iter()
+                .map(|w| w.weight.rows().div_ceil(len))
+                .sum::<usize>();
+            let (first, end) = (
+                count * thread / self.pool.threads(),
+                count * (thread + 1) / self.pool.threads(),
+            );
+            for (w, rows) in parts.skip(first).take(end - first) {
+                for bytes in w.weight.view().part(rows).data().chunks(FETCH) {
+                    if done.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    prefetch(bytes);
+                }
+            }
+        });
+    }
+
+    /// `linear` of spec 3.2 for every product, each with the same inputs; the rows of all are split over the threads.
+    pub(super) fn products<const N: usize>(&self, inputs: Inputs<'_>, products: [Product<'_>; N]) {
+        let rows: usize = products.iter().map(|p| p.matrix.weight.rows()).sum();
+        let len = self.part_rows(rows, inputs.tokens());
         let mut parts = Vec::new();
         for product in products {
             let (mut first, mut rest) = (0, product.out);

@@ -1,4 +1,18 @@
 //! Backends of x86-64.
+#![allow(unsafe_code)]
 
 pub(super) mod avx2;
 pub(super) mod avx512;
+
+/// Asks for memory in the second-level cache.
+#[inline]
+pub(super) fn prefetch(bytes: &[i8]) {
+    use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+    for line in bytes.chunks(64) {
+        // SAFETY: a prefetch may name any address, and SSE is part of x86-64.
+        #[allow(unused_unsafe)]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T1>(line.as_ptr());
+        }
+    }
+}

@@ -13,15 +13,10 @@ use crate::session::heads::{K_OPS, Q_OPS, QUANT, quantize_heads, rotate_heads};
 use crate::session::plan::{Matrix, Plan, Product};
 
 impl Pass {
-    /// From the normalised input to rotated, quantised queries, keys and values.
-    pub(super) fn project<const PROBED: bool>(
-        &mut self,
-        plan: &Plan,
-        layer: &Layer,
-        tokens: usize,
-    ) {
+    /// The products of the normalised input with q, k and v.
+    pub(super) fn project(&mut self, plan: &Plan, layer: &Layer, tokens: usize) {
         let config = plan.model.config();
-        let (n, hd) = (config.hidden(), config.head_dim());
+        let n = config.hidden();
         let (qw, kw) = (config.q_width(), config.kv_width());
         let inputs = plan.pack(&self.codes[..tokens * n], n, self.packed.bytes_mut());
         let scales = &self.scales[..tokens];
@@ -57,6 +52,12 @@ impl Pass {
                 product(&layer.v, &mut self.c[..tokens * kw], kw, Some(scales), I16),
             ],
         );
+    }
+
+    /// Rotated, quantised queries, keys and values.
+    pub(super) fn rotate<const PROBED: bool>(&mut self, plan: &Plan, layer: &Layer, tokens: usize) {
+        let config = plan.model.config();
+        let (hd, qw, kw) = (config.head_dim(), config.q_width(), config.kv_width());
         let grain = grain(plan, tokens);
         let (h, g) = (config.heads() * grain, config.kv_heads() * grain);
         let (recorder, pairs) = (&self.recorder, hd / 2);
@@ -77,8 +78,8 @@ impl Pass {
             .chunks(grain)
             .zip(self.angles.chunks(grain * pairs));
         let mut items: Vec<_> = q.zip(k).zip(v).zip(at).collect();
-        plan.pool.chunks_mut(&mut items, 1, |_, item| {
-            let (((q, k), v), (positions, angles)) = &mut item[0];
+        plan.pool.each(&mut items, |_, item| {
+            let (((q, k), v), (positions, angles)) = item;
             let ((v, v8), mv) = v;
             for (((row, codes), largest), gain, width, ops, all) in [
                 (q, &layer.q_gain, qw, Q_OPS, Op::Q),
@@ -141,8 +142,7 @@ impl Pass {
                     }
                 };
                 if len > BLOCK {
-                    plan.pool
-                        .chunks_mut(&mut heads, 1, |g, head| write(g, &mut head[0]));
+                    plan.pool.each(&mut heads, write);
                 } else {
                     for (g, head) in heads.iter_mut().enumerate() {
                         write(g, head);
@@ -182,8 +182,8 @@ impl Pass {
         // The parts with the most keys first.
         items.reverse();
         let scratch = &self.scratch;
-        plan.pool.chunks_mut(&mut items, 1, |_, item| {
-            let (g, cache, queries, out) = &mut item[0];
+        plan.pool.each(&mut items, |_, item| {
+            let (g, cache, queries, out) = item;
             with_scratch(scratch, |scratch| {
                 attend(
                     plan,
@@ -198,15 +198,15 @@ impl Pass {
         });
     }
 
-    /// Quantises the attention's output and multiplies it; the product is left in `a`.
-    pub(super) fn attention_output<const PROBED: bool>(
+    /// Quantises the attention's output.
+    pub(super) fn quantize_output<const PROBED: bool>(
         &mut self,
         plan: &Plan,
         layer: &Layer,
         tokens: usize,
     ) {
         let config = plan.model.config();
-        let (n, qw) = (config.hidden(), config.q_width());
+        let qw = config.q_width();
         let (width, grain) = (config.group() * config.head_dim(), grain(plan, tokens));
         let (attended, recorder) = (&self.attended[..tokens * qw], &self.recorder);
         let mut items: Vec<_> = self.a[..tokens * qw]
@@ -215,8 +215,8 @@ impl Pass {
             .zip(self.scales.chunks_mut(grain))
             .zip(self.positions.chunks(grain))
             .collect();
-        plan.pool.chunks_mut(&mut items, 1, |i, item| {
-            let (((rows, codes), scales), positions) = &mut item[0];
+        plan.pool.each(&mut items, |i, item| {
+            let (((rows, codes), scales), positions) = item;
             let rows = rows.chunks_exact_mut(qw).zip(codes.chunks_exact_mut(qw));
             for (t, (((row, codes), scale), &position)) in
                 (i * grain..).zip(rows.zip(&mut **scales).zip(*positions))
@@ -234,6 +234,12 @@ impl Pass {
                 }
             }
         });
+    }
+
+    /// The product of the o projection, left in `a`.
+    pub(super) fn output(&mut self, plan: &Plan, layer: &Layer, tokens: usize) {
+        let config = plan.model.config();
+        let (n, qw) = (config.hidden(), config.q_width());
         let inputs = plan.pack(&self.codes[..tokens * qw], qw, self.packed.bytes_mut());
         plan.products(
             inputs,

@@ -13,8 +13,8 @@ use crate::session::plan::{Matrix, Plan, Product};
 use std::sync::Mutex;
 
 impl Pass {
-    /// From the normalised input to the product of the down projection, left in `a`.
-    pub(super) fn mlp<const PROBED: bool>(&mut self, plan: &Plan, layer: &Layer, tokens: usize) {
+    /// The products of the normalised input with gate and up.
+    pub(super) fn gate_and_up(&mut self, plan: &Plan, layer: &Layer, tokens: usize) {
         let config = plan.model.config();
         let (n, ff) = (config.hidden(), config.intermediate());
         let inputs = plan.pack(&self.codes[..tokens * n], n, self.packed.bytes_mut());
@@ -32,6 +32,11 @@ impl Pass {
                 product(&layer.up, &mut self.b[..tokens * ff], MLP_LIMIT),
             ],
         );
+    }
+
+    /// The gated activation, rotated and quantised.
+    pub(super) fn gate<const PROBED: bool>(&mut self, plan: &Plan, layer: &Layer, tokens: usize) {
+        let ff = plan.model.config().intermediate();
         let grain = grain(plan, tokens);
         let (scratch, recorder) = (&self.scratch, &self.recorder);
         let mut items: Vec<_> = self.a[..tokens * ff]
@@ -41,8 +46,8 @@ impl Pass {
             .zip(self.scales.chunks_mut(grain))
             .zip(self.positions.chunks(grain))
             .collect();
-        plan.pool.chunks_mut(&mut items, 1, |_, item| {
-            let ((((gate, up), codes), scales), positions) = &mut item[0];
+        plan.pool.each(&mut items, |_, item| {
+            let ((((gate, up), codes), scales), positions) = item;
             let rows = gate
                 .chunks_exact_mut(ff)
                 .zip(up.chunks_exact(ff))
@@ -60,6 +65,12 @@ impl Pass {
                 }
             });
         });
+    }
+
+    /// The product of the down projection, left in `a`.
+    pub(super) fn down(&mut self, plan: &Plan, layer: &Layer, tokens: usize) {
+        let config = plan.model.config();
+        let (n, ff) = (config.hidden(), config.intermediate());
         let inputs = plan.pack(&self.codes[..tokens * ff], ff, self.packed.bytes_mut());
         plan.products(
             inputs,
