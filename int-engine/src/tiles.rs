@@ -62,11 +62,11 @@ impl Tiles {
     pub(crate) fn push(&mut self, weights: &[i8], total: usize) -> Result<(), Fault> {
         let n = weights.len() / self.cols;
         let needed = (self.rows + n).next_multiple_of(TILE);
+        let (total, what) = (total.next_multiple_of(TILE), "a tensor of the model");
+        let bytes = |rows: usize| rows.saturating_mul(self.cols.next_multiple_of(GROUP));
+        self.data.grow_within(bytes(needed), bytes(total), what)?;
         if needed > self.sums.len() {
-            let rows = needed.max((2 * self.sums.len()).min(total.next_multiple_of(TILE)));
-            let what = "a tensor of the model";
-            let bytes = rows.saturating_mul(self.cols.next_multiple_of(GROUP));
-            self.data.grow(bytes, what)?;
+            let rows = needed.max((2 * self.sums.len()).min(total));
             try_resize(&mut self.sums, rows, 0, what)?;
         }
         let data = self.data.bytes_mut();
