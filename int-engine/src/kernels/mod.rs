@@ -14,6 +14,11 @@ use operands::{Inputs, Out};
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod aarch64;
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little")
+))]
+mod blocks;
 #[cfg(test)]
 mod conformance;
 pub mod operands;

@@ -4,6 +4,7 @@
 //! kernels here are those whose instructions it does not find: widening products, rounding and saturating shifts.
 #![allow(unsafe_code)]
 
+mod dots;
 mod rows;
 mod softmax;
 
@@ -11,7 +12,11 @@ use super::super::{Kernels, scalar};
 
 /// The table, if this CPU has NEON. The functions of the table are reachable through it alone.
 pub(crate) fn kernels() -> Option<&'static Kernels> {
-    without_dotprod()
+    if std::arch::is_aarch64_feature_detected!("dotprod") {
+        without_dotprod().and(Some(&DOTPROD))
+    } else {
+        without_dotprod()
+    }
 }
 
 /// The table that needs no dot product instructions.
@@ -22,8 +27,8 @@ pub(crate) fn without_dotprod() -> Option<&'static Kernels> {
 const NEON: Kernels = Kernels {
     name: "neon",
     flip: 0,
-    gemm: scalar::KERNELS.gemm,
-    weighted_sum: scalar::KERNELS.weighted_sum,
+    gemm: dots::gemm_widening,
+    weighted_sum: dots::weighted_sum,
     max_abs: scalar::KERNELS.max_abs,
     quantize: rows::quantize,
     sum_squares: scalar::KERNELS.sum_squares,
@@ -37,3 +42,8 @@ const NEON: Kernels = Kernels {
 };
 
 static BASE: Kernels = NEON;
+
+static DOTPROD: Kernels = Kernels {
+    gemm: dots::gemm_dotprod,
+    ..NEON
+};

@@ -337,6 +337,16 @@ macro_rules! conformance {
 
 conformance!(scalar, avx2, avx512, neon);
 
+/// The `neon` table of a CPU with the dot product instructions has another product without them.
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+#[test]
+fn neon_without_dotprod() {
+    match super::aarch64::neon::without_dotprod() {
+        Some(kernels) => gemm(kernels),
+        None => println!("SKIP neon: this machine lacks it"),
+    }
+}
+
 #[test]
 fn names() {
     use super::BackendError;
