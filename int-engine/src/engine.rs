@@ -1,5 +1,6 @@
 //! Engines and sessions: the seam between the function and the devices that compute it.
 
+use std::any::Any;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,12 +9,19 @@ use sha3::{Digest, Keccak256};
 
 use crate::commitment::Commitment;
 use crate::config::Config;
-use crate::halt::{Error, Fault, Halt};
+use crate::halt::{Error, Fault, Halt, StepError};
 use crate::kernels::Kernels;
 use crate::model::Model;
 use crate::pool::Pool;
 use crate::probe::ProbeSink;
-use crate::session::{CpuSession, Plan};
+pub use crate::session::PrefixStats;
+use crate::session::{CpuSession, Plan, PrefixCache};
+
+mod batch;
+mod verify;
+
+pub use batch::{Batch, Report, RequestId};
+pub use verify::{Verdict, verify};
 
 /// A model on a device, ready to start sessions.
 pub trait Engine: Send + Sync {
@@ -28,10 +36,66 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// When the machine lacks the memory or the device fails.
     fn session(&self) -> Result<Box<dyn Session>, Fault>;
+
+    /// Feeds several sessions of this engine, and answers the greedy ids that are asked for.
+    ///
+    /// The same for every session as [`Session::feed`] and [`Session::greedy`] of its own. An engine that can computes
+    /// the tokens of all together, so that the weights are read once for many of them.
+    ///
+    /// # Errors
+    /// [`StepError`], with every session as it was, except that a failing device may lose them. All tokens are checked
+    /// before anything changes.
+    fn step(&self, feeds: &mut [Feed<'_>]) -> Result<(), StepError> {
+        for (index, feed) in feeds.iter().enumerate() {
+            check_tokens(self.config(), feed.session.position(), feed.tokens)
+                .map_err(|halt| StepError::Refused { index, halt })?;
+        }
+        for (index, feed) in feeds.iter_mut().enumerate() {
+            feed.session
+                .feed(feed.tokens)
+                .map_err(|error| match error {
+                    Error::Halt(halt) => StepError::Refused { index, halt },
+                    Error::Fault(fault) => fault.into(),
+                })?;
+            feed.next = if feed.greedy {
+                feed.session.greedy()
+            } else {
+                None
+            };
+        }
+        Ok(())
+    }
+}
+
+/// What one session takes part in [`Engine::step`] with.
+pub struct Feed<'a> {
+    /// A session of the engine.
+    pub session: &'a mut dyn Session,
+    /// The tokens to append; none are a no-op, as in [`Session::feed`].
+    pub tokens: &'a [u32],
+    /// Whether the greedy id after the tokens is wanted.
+    pub greedy: bool,
+    /// The greedy id, set by the step: `None` when it is not wanted or there are no logits.
+    pub next: Option<u32>,
+}
+
+impl<'a> Feed<'a> {
+    /// Appends `tokens` to `session` and asks for the greedy id after them.
+    pub fn new(session: &'a mut dyn Session, tokens: &'a [u32]) -> Self {
+        Self {
+            session,
+            tokens,
+            greedy: true,
+            next: None,
+        }
+    }
 }
 
 /// Receives (position, the `vocab` Q16 logits of the position).
 pub type LogitsSink<'a> = &'a mut dyn FnMut(usize, &[i32]);
+
+/// Receives (position, the greedy id after it) and may break off.
+pub type GreedySink<'a> = &'a mut dyn FnMut(usize, u32) -> ControlFlow<()>;
 
 /// Receives (stage, position, the `hidden` residual values): stage 0 is the embedding, stage i + 1 follows layer i.
 pub type TraceSink<'a> = &'a mut dyn FnMut(usize, usize, &[i32]);
@@ -75,6 +139,40 @@ pub trait Session: Send {
     /// As [`Session::feed`].
     fn feed_all_logits(&mut self, tokens: &[u32], sink: LogitsSink<'_>) -> Result<(), Error>;
 
+    /// As [`Session::feed`], and hands the greedy id after each token from index `from` on to `sink`, positions ascending.
+    ///
+    /// When the sink breaks off, the session holds the tokens up to the position that it saw last, as if no later one
+    /// had been given. In any case [`Session::greedy`] and [`Session::logits`] then are those of the last position.
+    ///
+    /// # Errors
+    /// As [`Session::feed`]; all tokens are checked, whether the sink breaks off or not.
+    fn feed_greedy(
+        &mut self,
+        tokens: &[u32],
+        from: usize,
+        sink: GreedySink<'_>,
+    ) -> Result<(), Error> {
+        check_tokens(self.config(), self.position(), tokens)?;
+        let (before, rest) = tokens.split_at(from.min(tokens.len()));
+        if !before.is_empty() {
+            self.feed(before)?;
+        }
+        for &token in rest {
+            self.feed(&[token])?;
+            let id = self.greedy().ok_or_else(no_greedy_id)?;
+            if sink(self.position() - 1, id).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The session itself, for an engine that looks for its own kind among the sessions of a step; `None` from kinds
+    /// that no engine looks for.
+    fn as_any_mut(&mut self) -> Option<&mut dyn Any> {
+        None
+    }
+
     /// The `vocab` Q16 logits of the last fed position; `None` when the last call was not a feed that reached one.
     fn logits(&mut self) -> Option<&[i32]>;
 
@@ -99,10 +197,16 @@ pub trait Session: Send {
     }
 }
 
+/// What to report when an engine has no greedy id after a feed.
+fn no_greedy_id() -> Fault {
+    Fault::Device("no greedy id after a feed".into())
+}
+
 /// The engine of this crate: the model in host memory, one set of kernels, a fixed number of threads.
 #[derive(Debug)]
 pub struct CpuEngine {
     plan: Arc<Plan>,
+    prefix: Option<Arc<PrefixCache>>,
 }
 
 impl CpuEngine {
@@ -111,7 +215,26 @@ impl CpuEngine {
     pub fn new(model: Arc<Model>, kernels: &'static Kernels, threads: NonZeroUsize) -> Self {
         Self {
             plan: Arc::new(Plan::new(model, kernels, Pool::new(threads))),
+            prefix: None,
         }
+    }
+
+    /// The engine with a cache of at most `bytes` bytes of keys and values, which sessions made from now on share.
+    ///
+    /// A session whose tokens begin like those of an earlier one takes over what was computed for them, in whole pages
+    /// of 64 positions; the least recently used pages are let go of. Results do not depend on it.
+    #[must_use]
+    pub fn with_prefix_cache(self, bytes: usize) -> Self {
+        Self {
+            prefix: Some(Arc::new(PrefixCache::new(bytes))),
+            ..self
+        }
+    }
+
+    /// How the prefix cache has been used; `None` without one.
+    #[must_use]
+    pub fn prefix_stats(&self) -> Option<PrefixStats> {
+        self.prefix.as_ref().map(|prefix| prefix.stats())
     }
 
     /// The model.
@@ -135,7 +258,12 @@ impl Engine for CpuEngine {
     }
 
     fn session(&self) -> Result<Box<dyn Session>, Fault> {
-        Ok(Box::new(CpuSession::new(Arc::clone(&self.plan))?))
+        let session = CpuSession::new(Arc::clone(&self.plan), self.prefix.clone())?;
+        Ok(Box::new(session))
+    }
+
+    fn step(&self, feeds: &mut [Feed<'_>]) -> Result<(), StepError> {
+        crate::session::step(&self.plan, feeds)
     }
 }
 

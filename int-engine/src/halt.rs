@@ -53,6 +53,28 @@ pub enum Error {
     Fault(#[from] Fault),
 }
 
+/// A step of several sessions that was not taken: every session is as it was.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StepError {
+    /// The tokens of one feed are refused, on every machine.
+    #[error("feed {index}: {halt}")]
+    Refused {
+        /// The feed's index.
+        index: usize,
+        /// Why.
+        halt: Halt,
+    },
+    /// A session that another engine made.
+    #[error("feed {index}: a session of another engine, must be one of this engine")]
+    Foreign {
+        /// The feed's index.
+        index: usize,
+    },
+    /// This machine failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
 /// Grows `v` to `len` elements with copies of `value`, or reports that the allocator refused.
 pub(crate) fn try_resize<T: Clone>(
     v: &mut Vec<T>,

@@ -6,20 +6,31 @@ mod head;
 mod heads;
 mod pass;
 mod plan;
+mod prefix;
+mod step;
 
+use std::any::Any;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use self::attend::grow;
-use self::cache::KvCache;
+use self::cache::{KvCache, PAGE};
 use self::pass::{PASS_TOKENS, Pass, Run, Trace};
 pub(crate) use self::plan::Plan;
+pub(crate) use self::prefix::PrefixCache;
+pub use self::prefix::PrefixStats;
+pub(crate) use self::step::step;
 use crate::config::Config;
-use crate::engine::{LogitsSink, Session, TraceSink, check_tokens};
-use crate::halt::{Error, Fault};
+use crate::engine::{GreedySink, LogitsSink, Session, TraceSink, argmax, check_tokens};
+use crate::halt::{Error, Fault, try_reserve};
 use crate::probe::{Op, ProbeSink};
 
 /// Tokens that share one pass over the head when every position's logits are wanted.
 const HEAD_TOKENS: usize = 16;
+
+/// Most tokens of a pass, and of one pass over the head, while greedy ids are asked for: most of the speed of whole
+/// passes, and not much computed in vain when the caller breaks off.
+const GREEDY_TOKENS: usize = 64;
 
 /// What the last residual row has been turned into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,10 +52,26 @@ pub(crate) struct CpuSession {
     last: Last,
     residual: Vec<i32>,
     logits: Vec<i32>,
+    /// The greedy id of the last row, when it is known.
+    next: Option<u32>,
+    /// Pages that sessions of the engine share.
+    prefix: Option<Arc<PrefixCache>>,
+    /// The tokens fed so far, with a prefix cache only.
+    held: Vec<u32>,
+    /// Whole pages that the prefix cache has seen.
+    recorded: usize,
+}
+
+/// What a feed needs, made before the session changes.
+struct Prepared {
+    /// In place of the session's own, when it begins with more shared pages.
+    cache: Option<KvCache>,
+    /// Tokens that these pages spare.
+    reused: usize,
 }
 
 impl CpuSession {
-    pub(crate) fn new(plan: Arc<Plan>) -> Result<Self, Fault> {
+    pub(crate) fn new(plan: Arc<Plan>, prefix: Option<Arc<PrefixCache>>) -> Result<Self, Fault> {
         let config = plan.model.config();
         let mut residual = Vec::new();
         grow(&mut residual, config.hidden(), "the residual")?;
@@ -54,20 +81,90 @@ impl CpuSession {
             last: Last::None,
             residual,
             logits: Vec::new(),
+            next: None,
+            prefix,
+            held: Vec::new(),
+            recorded: 0,
             plan,
         })
     }
 
-    /// Checks the tokens and makes all room that feeding them needs.
-    fn admit(&mut self, tokens: &[u32], pass: &mut Pass) -> Result<(), Error> {
-        check_tokens(self.plan.model.config(), self.position, tokens)?;
-        let end = self.position + tokens.len();
-        self.cache.reserve(self.position, end)?;
-        pass.reserve(&self.plan, tokens.len().min(PASS_TOKENS), end)?;
-        Ok(())
+    /// Makes the cache ready for checked tokens. Of the first `reusable` nothing but keys and values is wanted.
+    fn prepare(&mut self, tokens: &[u32], reusable: usize) -> Result<Prepared, Fault> {
+        let (position, end) = (self.position, self.position + tokens.len());
+        if let Some(prefix) = &self.prefix {
+            try_reserve(&mut self.held, end, "the tokens of a session")?;
+            if let Some(pages) = prefix.find(&self.held, &tokens[..reusable])? {
+                let first = pages.len() * PAGE;
+                let mut cache = self.cache.sharing(pages);
+                cache.reserve(first, end)?;
+                return Ok(Prepared {
+                    cache: Some(cache),
+                    reused: first - position,
+                });
+            }
+        }
+        self.cache.reserve(position, end)?;
+        Ok(Prepared {
+            cache: None,
+            reused: 0,
+        })
     }
 
-    /// Feeds admitted tokens pass by pass; `after` sees the residual rows of each, the first one's position before them.
+    /// Takes what was prepared; returns the tokens that are left to compute.
+    fn commit<'t>(&mut self, prepared: Prepared, tokens: &'t [u32]) -> &'t [u32] {
+        let (reused, rest) = tokens.split_at(prepared.reused);
+        if let Some(cache) = prepared.cache {
+            self.cache = cache;
+            self.position += reused.len();
+            self.recorded = self.position / PAGE;
+            self.held.extend_from_slice(reused);
+        }
+        rest
+    }
+
+    /// Checks the tokens and makes all room that feeding them needs, and `greedy` ids of them; returns those that are
+    /// left to compute.
+    fn admit<'t>(
+        &mut self,
+        pass: &mut Pass,
+        tokens: &'t [u32],
+        reusable: usize,
+        greedy: usize,
+    ) -> Result<&'t [u32], Error> {
+        check_tokens(self.plan.model.config(), self.position, tokens)?;
+        let prepared = self.prepare(tokens, reusable)?;
+        let end = self.position + tokens.len();
+        pass.reserve(&self.plan, tokens.len().min(PASS_TOKENS), end)?;
+        if greedy > 0 {
+            pass.head.reserve_greedy(&self.plan, greedy)?;
+        }
+        Ok(self.commit(prepared, tokens))
+    }
+
+    /// Counts computed tokens, of which `row` is the last residual row.
+    fn advance(&mut self, ids: &[u32], row: &[i32]) {
+        self.residual.copy_from_slice(row);
+        self.position += ids.len();
+        self.last = Last::Residual;
+        self.next = None;
+        if self.prefix.is_some() {
+            self.held.extend_from_slice(ids);
+        }
+    }
+
+    /// Shows new whole pages to the prefix cache.
+    fn record(&mut self) {
+        let pages = self.cache.whole_pages(self.position);
+        if pages.len() > self.recorded {
+            self.recorded = pages.len();
+            if let Some(prefix) = &self.prefix {
+                prefix.record(&self.held, pages);
+            }
+        }
+    }
+
+    /// Feeds admitted tokens pass by pass; `after` sees each pass, its first position and its number of tokens.
     fn feed_passes<const PROBED: bool>(
         &mut self,
         pass: &mut Pass,
@@ -86,12 +183,56 @@ impl CpuSession {
             };
             let trace = trace.as_mut().map(|t| &mut **t as Trace<'_>);
             pass.forward::<PROBED>(&plan, &mut [run], trace, probe);
-            let rows = pass.residual(&plan, ids.len());
-            self.residual.copy_from_slice(&rows[rows.len() - n..]);
             after(pass, self.position, ids.len());
-            self.position += ids.len();
-            self.last = Last::Residual;
+            let rows = pass.residual(&plan, ids.len());
+            self.advance(ids, &rows[rows.len() - n..]);
         }
+        self.record();
+    }
+
+    /// Feeds admitted tokens and shows the greedy id after each from index `from` on to `sink`, until it breaks off.
+    fn feed_greedy_passes(
+        &mut self,
+        pass: &mut Pass,
+        tokens: &[u32],
+        from: usize,
+        sink: GreedySink<'_>,
+    ) -> Result<(), Fault> {
+        let plan = Arc::clone(&self.plan);
+        let n = plan.model.config().hidden();
+        let (mut start, mut flow) = (0, ControlFlow::Continue(()));
+        while start < tokens.len() && flow.is_continue() {
+            let most = if start + PASS_TOKENS <= from {
+                PASS_TOKENS
+            } else {
+                GREEDY_TOKENS
+            };
+            let ids = &tokens[start..tokens.len().min(start + most)];
+            let run = Run {
+                cache: &mut self.cache,
+                first: self.position,
+                ids,
+            };
+            pass.forward::<false>(&plan, &mut [run], None, &mut |_| {});
+            let wanted = from.saturating_sub(start).min(ids.len())..ids.len();
+            let (mut kept, mut next) = (ids.len(), None);
+            if !wanted.is_empty() {
+                pass.head_inputs(&plan, self.position, wanted.clone())?;
+                for (i, &id) in wanted.zip(pass.head.greedy(&plan)) {
+                    (kept, next) = (i + 1, Some(id));
+                    flow = sink(self.position + i, id);
+                    if flow.is_break() {
+                        break;
+                    }
+                }
+            }
+            let row = &pass.residual(&plan, kept)[(kept - 1) * n..];
+            self.advance(&ids[..kept], row);
+            self.next = next;
+            start += kept;
+        }
+        self.record();
+        Ok(())
     }
 
     /// Runs `f` with a pass's memory.
@@ -137,17 +278,22 @@ impl Session for CpuSession {
         self.position
     }
 
+    fn as_any_mut(&mut self) -> Option<&mut dyn Any> {
+        Some(self)
+    }
+
     fn feed(&mut self, tokens: &[u32]) -> Result<(), Error> {
         self.with_pass(|this, pass| {
-            this.admit(tokens, pass)?;
-            this.feed_passes::<false>(pass, tokens, None, &mut |_| {}, |_, _, _| {});
+            // The last token is computed in any case: the next id follows from its residual.
+            let rest = this.admit(pass, tokens, tokens.len().saturating_sub(1), 0)?;
+            this.feed_passes::<false>(pass, rest, None, &mut |_| {}, |_, _, _| {});
             Ok(())
         })
     }
 
     fn feed_traced(&mut self, tokens: &[u32], sink: TraceSink<'_>) -> Result<(), Error> {
         self.with_pass(|this, pass| {
-            this.admit(tokens, pass)?;
+            this.admit(pass, tokens, 0, 0)?;
             this.feed_passes::<false>(pass, tokens, Some(sink), &mut |_| {}, |_, _, _| {});
             Ok(())
         })
@@ -155,9 +301,9 @@ impl Session for CpuSession {
 
     fn feed_probed(&mut self, tokens: &[u32], sink: ProbeSink<'_>) -> Result<(), Error> {
         self.with_pass(|this, pass| {
-            this.admit(tokens, pass)?;
             let most = tokens.len().min(PASS_TOKENS);
             pass.reserve_probes(this.plan.model.config(), most)?;
+            this.admit(pass, tokens, 0, 0)?;
             this.feed_passes::<true>(pass, tokens, None, sink, |_, _, _| {});
             Ok(())
         })
@@ -165,13 +311,14 @@ impl Session for CpuSession {
 
     fn feed_all_logits(&mut self, tokens: &[u32], sink: LogitsSink<'_>) -> Result<(), Error> {
         self.with_pass(|this, pass| {
-            this.admit(tokens, pass)?;
             let plan = Arc::clone(&this.plan);
-            let (n, vocab) = (plan.model.config().hidden(), plan.model.config().vocab());
+            let vocab = plan.model.config().vocab();
             let most = HEAD_TOKENS.min(tokens.len());
+            check_tokens(plan.model.config(), this.position, tokens)?;
             let mut logits = Vec::new();
             grow(&mut logits, most * vocab, "logits")?;
             pass.head.begin(plan.model.config(), most)?;
+            this.admit(pass, tokens, 0, 0)?;
             let mut outcome = Ok(());
             this.feed_passes::<false>(pass, tokens, None, &mut |_| {}, |pass, first, len| {
                 for start in (0..len).step_by(HEAD_TOKENS) {
@@ -186,8 +333,22 @@ impl Session for CpuSession {
                     }
                 }
             });
-            debug_assert!(n > 0);
             Ok(outcome?)
+        })
+    }
+
+    fn feed_greedy(
+        &mut self,
+        tokens: &[u32],
+        from: usize,
+        sink: GreedySink<'_>,
+    ) -> Result<(), Error> {
+        self.with_pass(|this, pass| {
+            let reusable = from.min(tokens.len().saturating_sub(1));
+            let greedy = tokens.len().saturating_sub(from).min(GREEDY_TOKENS);
+            let rest = this.admit(pass, tokens, reusable, greedy)?;
+            let from = from.saturating_sub(tokens.len() - rest.len());
+            Ok(this.feed_greedy_passes(pass, rest, from, sink)?)
         })
     }
 
@@ -211,20 +372,18 @@ impl Session for CpuSession {
     }
 
     fn greedy(&mut self) -> Option<u32> {
-        match self.last {
-            Last::None => None,
-            Last::Logits => {
-                let accepted = self.config().accepted_ids();
-                Some(crate::engine::argmax(&self.logits[..accepted]))
-            }
-            Last::Residual => self.with_pass(|this, pass| {
-                let plan = &*this.plan;
-                pass.head.begin(plan.model.config(), 1).ok()?;
+        self.next = match (self.last, self.next) {
+            (Last::None, _) => None,
+            (_, Some(id)) => Some(id),
+            (Last::Logits, None) => Some(argmax(&self.logits[..self.config().accepted_ids()])),
+            (Last::Residual, None) => self.with_pass(|this, pass| {
+                pass.head.reserve_greedy(&this.plan, 1).ok()?;
                 pass.head
-                    .push::<false>(plan, this.position - 1, &this.residual);
-                Some(pass.head.greedy(plan).ok()?[0])
+                    .push::<false>(&this.plan, this.position - 1, &this.residual);
+                Some(pass.head.greedy(&this.plan)[0])
             }),
-        }
+        };
+        self.next
     }
 
     fn truncate(&mut self, len: usize) {
@@ -232,6 +391,9 @@ impl Session for CpuSession {
             self.cache.truncate(len);
             self.position = len;
             self.last = Last::None;
+            self.next = None;
+            self.held.truncate(len);
+            self.recorded = self.recorded.min(len / PAGE);
         }
     }
 }

@@ -135,6 +135,12 @@ impl Page {
         Ok(page)
     }
 
+    /// Bytes of its keys and values.
+    pub(super) fn bytes(&self) -> usize {
+        let heads = self.shape.slots() * PAGE * (size_of::<i32>() + 2 * size_of::<u16>());
+        self.keys.bytes().len() + self.values.bytes().len() + heads
+    }
+
     /// A copy, or the report that the allocator refused.
     fn try_clone(&self) -> Result<Self, Fault> {
         let mut page = Self::new(self.shape)?;
@@ -244,10 +250,12 @@ impl KvCache {
         &self.pages[..len / PAGE]
     }
 
-    /// Begins with pages of another session, in place of everything.
-    pub(super) fn adopt(&mut self, pages: &[Arc<Page>]) {
-        self.pages.clear();
-        self.pages.extend_from_slice(pages);
+    /// A cache of the same shape that begins with pages of another one.
+    pub(super) fn sharing(&self, pages: Vec<Arc<Page>>) -> Self {
+        Self {
+            shape: self.shape,
+            pages,
+        }
     }
 
     /// Lets go of the pages that hold no position below `len` and are shared; keeps the memory of the others.

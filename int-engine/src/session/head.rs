@@ -4,7 +4,7 @@ use super::attend::grow;
 use super::plan::{Plan, Product};
 use crate::buffer::Buffer;
 use crate::config::Config;
-use crate::halt::Fault;
+use crate::halt::{Fault, try_reserve};
 use crate::kernels::operands::{Inputs, Out};
 use crate::ops::fixed::{I31, bit_length, bit_length_64};
 use crate::ops::hadamard::Direction;
@@ -16,6 +16,8 @@ use crate::probe::{Op, Recorder};
 const ROWS: usize = 48;
 /// The same for a single token.
 const ROWS_OF_ONE: usize = 1024;
+/// Parts of the ids for each thread, so that one delayed thread costs less than its share.
+const PARTS: usize = 4;
 
 /// The head's quantised inputs and the memory to make them.
 #[derive(Debug, Default)]
@@ -29,11 +31,24 @@ pub(super) struct Head {
     scales: Vec<TokenScale>,
     wide: Vec<i64>,
     row: Vec<i32>,
+    /// What [`Head::greedy`] works with, one for each part of the ids.
+    shares: Vec<Share>,
+    /// The last result of [`Head::greedy`].
+    ids: Vec<u32>,
     pub(super) recorder: Recorder,
 }
 
+/// One thread's share of the ids in a search for the largest logit.
+#[derive(Debug, Default)]
+struct Share {
+    /// Logits of some rows of the head, `[tokens][rows]`.
+    logits: Vec<i32>,
+    /// `[tokens]`.
+    best: Vec<Best>,
+}
+
 /// The largest logit seen so far and its id, the lowest of equals.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Best {
     logit: i32,
     id: u32,
@@ -68,6 +83,11 @@ impl Head {
         grow(&mut self.scales, tokens, what)?;
         grow(&mut self.wide, n, what)?;
         grow(&mut self.row, n, what)
+    }
+
+    /// Forgets the tokens that it held.
+    pub(super) fn clear(&mut self) {
+        self.tokens = 0;
     }
 
     /// Adds the input of a position's residual row.
@@ -128,32 +148,44 @@ impl Head {
         );
     }
 
+    /// Makes room for [`Head::greedy`] of at most `tokens` tokens, and for their inputs.
+    pub(super) fn reserve_greedy(&mut self, plan: &Plan, tokens: usize) -> Result<(), Fault> {
+        self.begin(plan.model.config(), tokens)?;
+        let (what, parts) = ("logits", PARTS * plan.pool.threads());
+        if self.shares.len() < parts {
+            self.shares.resize_with(parts, Share::default);
+        }
+        for share in &mut self.shares {
+            grow(&mut share.logits, ROWS_OF_ONE.max(ROWS * tokens), what)?;
+            try_reserve(&mut share.best, tokens, what)?;
+        }
+        try_reserve(&mut self.ids, tokens, what)
+    }
+
     /// The accepted id with the largest logit of every token that was pushed, the lowest of equals.
     ///
-    /// # Errors
-    /// When the allocator refuses.
-    pub(super) fn greedy(&mut self, plan: &Plan) -> Result<Vec<u32>, Fault> {
+    /// [`Head::reserve_greedy`] has made room for them.
+    pub(super) fn greedy(&mut self, plan: &Plan) -> &[u32] {
         let (config, tokens) = (plan.model.config(), self.tokens);
         let (n, accepted) = (config.hidden(), config.accepted_ids());
         let rows = if tokens == 1 { ROWS_OF_ONE } else { ROWS };
         let inputs = plan.pack(&self.codes[..tokens * n], n, self.packed.bytes_mut());
         let scales = &self.scales[..tokens];
-        let len = accepted
-            .div_ceil(4 * plan.pool.threads())
-            .next_multiple_of(ROWS);
-        let mut parts = Vec::new();
-        for first in (0..accepted).step_by(len) {
-            let (mut best, mut memory) = (Vec::new(), Vec::new());
-            grow(&mut memory, tokens * rows, "logits")?;
-            crate::halt::try_resize(&mut best, tokens, NOTHING, "logits")?;
-            parts.push((first..accepted.min(first + len), best, memory));
-        }
-        plan.pool.chunks_mut(&mut parts, 1, |_, part| {
-            let (range, best, memory) = &mut part[0];
+        let parts = PARTS * plan.pool.threads();
+        let len = accepted.div_ceil(parts).next_multiple_of(ROWS);
+        let ranges = (0..accepted).step_by(len);
+        let mut shares: Vec<_> = ranges
+            .map(|first| first..accepted.min(first + len))
+            .zip(&mut self.shares)
+            .collect();
+        plan.pool.chunks_mut(&mut shares, 1, |_, share| {
+            let (range, Share { logits, best }) = &mut share[0];
+            best.clear();
+            best.resize(tokens, NOTHING);
             for first in range.clone().step_by(rows) {
                 let last = range.end.min(first + rows);
-                let memory = &mut memory[..tokens * (last - first)];
-                let mut out = Out::new(memory, last - first);
+                let logits = &mut logits[..tokens * (last - first)];
+                let mut out = Out::new(logits, last - first);
                 let matrix = plan.head().part(first..last);
                 matrix.product(plan, inputs, Some(scales), I31, &mut out);
                 for (t, best) in best.iter_mut().enumerate() {
@@ -161,17 +193,12 @@ impl Head {
                 }
             }
         });
-        let mut ids = Vec::new();
-        crate::halt::try_reserve(&mut ids, tokens, "logits")?;
-        for t in 0..tokens {
-            let mut best = NOTHING;
-            for (_, part, _) in &parts {
-                if part[t].logit > best.logit {
-                    best = part[t];
-                }
-            }
-            ids.push(best.id);
-        }
-        Ok(ids)
+        self.ids.clear();
+        self.ids.extend((0..tokens).map(|t| {
+            let better = |a: Best, b: Best| if b.logit > a.logit { b } else { a };
+            let found = shares.iter().map(|(_, share)| share.best[t]);
+            found.fold(NOTHING, better).id
+        }));
+        &self.ids
     }
 }

@@ -1,0 +1,252 @@
+//! Continuous batching: requests join and leave between steps, and every step computes all of them together.
+
+use super::{Engine, Feed, Finish, Generation, Session, check_tokens};
+use crate::halt::{Error, Fault, StepError};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+/// Names a request of a [`Batch`]; no two requests of a batch have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(u64);
+
+/// What a step did for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// The request.
+    pub request: RequestId,
+    /// The next id of its answer, when the step found one.
+    pub id: Option<u32>,
+    /// Why there are no more, with which the request has left the batch.
+    pub finish: Option<Finish>,
+}
+
+/// Requests that are answered together.
+///
+/// The answer of each is that of [`super::generate`] with its prompt and `max_new`, whatever the others are and
+/// whenever they join or leave.
+pub struct Batch {
+    engine: Arc<dyn Engine>,
+    budget: usize,
+    /// In the order in which they joined.
+    requests: Vec<Request>,
+    /// Requests whose answer is empty.
+    done: Vec<Report>,
+    joined: u64,
+    /// The first of the requests that are generating to be served next.
+    turn: usize,
+}
+
+struct Request {
+    id: RequestId,
+    session: Box<dyn Session>,
+    /// The prompt and the answer so far; the session holds a beginning of it.
+    tokens: Vec<u32>,
+    prompt: usize,
+    max_new: usize,
+}
+
+impl Request {
+    /// Tokens to feed before the next id follows.
+    fn pending(&self) -> usize {
+        self.tokens.len() - self.session.position()
+    }
+
+    /// Whether it waits for no more than its last id to be fed.
+    fn generates(&self) -> bool {
+        self.pending() <= 1
+    }
+
+    /// Takes the next id of the answer; why it is the last one, when it is.
+    fn push(&mut self, id: u32) -> Option<Finish> {
+        self.tokens.push(id);
+        let config = self.session.config();
+        if config.stop_ids().contains(&id) {
+            Some(Finish::Stop)
+        } else if self.tokens.len() - self.prompt == self.max_new {
+            Some(Finish::Length)
+        } else if self.tokens.len() == config.max_context() {
+            Some(Finish::Context)
+        } else {
+            None
+        }
+    }
+}
+
+impl Batch {
+    /// No requests yet. A step computes at most `budget` tokens.
+    ///
+    /// Requests that generate take one token each, in turn where they are more than the budget; what they leave of it
+    /// goes to prompts, first come first served. A larger budget answers prompts sooner and makes steps longer.
+    #[must_use]
+    pub fn new(engine: Arc<dyn Engine>, budget: NonZeroUsize) -> Self {
+        Self {
+            engine,
+            budget: budget.get(),
+            requests: Vec::new(),
+            done: Vec::new(),
+            joined: 0,
+            turn: 0,
+        }
+    }
+
+    /// Requests that have not left.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.requests.len() + self.done.len()
+    }
+
+    /// Whether every request has left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a request for at most `max_new` ids after `prompt`.
+    ///
+    /// # Errors
+    /// The [`crate::halt::Halt`]s of spec 3.5, or a [`Fault`]; then there is no request.
+    pub fn join(&mut self, prompt: &[u32], max_new: usize) -> Result<RequestId, Error> {
+        let config = self.engine.config();
+        check_tokens(config, 0, prompt)?;
+        let max_context = config.max_context();
+        let id = RequestId(self.joined);
+        let empty = if max_new == 0 {
+            Some(Finish::Length)
+        } else if prompt.len() == max_context {
+            Some(Finish::Context)
+        } else {
+            None
+        };
+        if empty.is_some() {
+            self.done.push(Report {
+                request: id,
+                id: None,
+                finish: empty,
+            });
+        } else {
+            let mut tokens = Vec::new();
+            let most = prompt.len().saturating_add(max_new).min(max_context);
+            crate::halt::try_reserve(&mut tokens, most, "a request")?;
+            tokens.extend_from_slice(prompt);
+            self.requests.push(Request {
+                id,
+                session: self.engine.session()?,
+                tokens,
+                prompt: prompt.len(),
+                max_new,
+            });
+        }
+        self.joined += 1;
+        Ok(id)
+    }
+
+    /// Takes a request out; what was generated for it, or `None` when it has left already.
+    pub fn leave(&mut self, request: RequestId) -> Option<Generation> {
+        if let Some(i) = self.done.iter().position(|d| d.request == request) {
+            let report = self.done.remove(i);
+            return report.finish.map(|finish| Generation {
+                ids: Vec::new(),
+                finish,
+            });
+        }
+        let i = self.requests.iter().position(|r| r.id == request)?;
+        let request = self.remove(i);
+        Some(Generation {
+            ids: request.tokens[request.prompt..].to_vec(),
+            finish: Finish::Interrupted,
+        })
+    }
+
+    /// Computes the next tokens of the requests and reports what came of it, in the order in which they joined; nothing
+    /// for requests whose prompts are still under way, or that had to wait for the budget.
+    ///
+    /// # Errors
+    /// A [`Fault`]. No id is lost: a later step goes on.
+    pub fn step(&mut self) -> Result<Vec<Report>, Fault> {
+        let mut reports = Vec::new();
+        let shares = self.shares();
+        let (mut feeds, mut fed) = (Vec::new(), Vec::new());
+        for (i, (request, share)) in self.requests.iter_mut().zip(&shares).enumerate() {
+            let Some(share) = *share else { continue };
+            let start = request.session.position();
+            let pending = &request.tokens[start..];
+            fed.push(i);
+            feeds.push(Feed {
+                greedy: share == pending.len(),
+                tokens: &pending[..share],
+                session: &mut *request.session,
+                next: None,
+            });
+        }
+        if !feeds.is_empty() {
+            self.engine.step(&mut feeds).map_err(|error| match error {
+                StepError::Fault(fault) => fault,
+                // The tokens were checked when their request joined, or are the engine's own.
+                other => Fault::Device(other.to_string()),
+            })?;
+        }
+        let next: Vec<_> = feeds.iter().map(|feed| (feed.greedy, feed.next)).collect();
+        let mut silent = false;
+        for (i, (greedy, next)) in fed.into_iter().zip(next) {
+            silent |= greedy && next.is_none();
+            if let Some(id) = next {
+                let request = &mut self.requests[i];
+                reports.push(Report {
+                    request: request.id,
+                    id: Some(id),
+                    finish: request.push(id),
+                });
+            }
+        }
+        for report in reports.iter().filter(|r| r.finish.is_some()) {
+            if let Some(i) = self.requests.iter().position(|r| r.id == report.request) {
+                self.remove(i);
+            }
+        }
+        reports.append(&mut self.done);
+        reports.sort_by_key(|report| report.request);
+        if silent && reports.is_empty() {
+            return Err(super::no_greedy_id());
+        }
+        Ok(reports)
+    }
+
+    /// How many tokens each request may compute now, none for those that wait.
+    fn shares(&mut self) -> Vec<Option<usize>> {
+        let mut shares = vec![None; self.requests.len()];
+        let mut left = self.budget;
+        let (before, after) = (0..self.turn, self.turn..self.requests.len());
+        let mut served = None;
+        for i in after.chain(before) {
+            let Some(request) = self.requests.get(i) else {
+                continue;
+            };
+            if request.generates() && left > 0 {
+                left -= 1;
+                shares[i] = Some(request.pending());
+                served = Some(i);
+            }
+        }
+        // When the budget is smaller than their number, the next step begins where this one ends.
+        self.turn = if left == 0 {
+            served.map_or(0, |i| i + 1)
+        } else {
+            0
+        };
+        for (share, request) in shares.iter_mut().zip(&self.requests) {
+            if !request.generates() && left > 0 {
+                let most = request.pending().min(left);
+                left -= most;
+                *share = Some(most);
+            }
+        }
+        shares
+    }
+
+    fn remove(&mut self, index: usize) -> Request {
+        if index < self.turn {
+            self.turn -= 1;
+        }
+        self.requests.remove(index)
+    }
+}
