@@ -9,7 +9,7 @@ use std::process::ExitCode;
 pub(crate) enum Code {
     /// The reader of standard output went away: nothing is left to say.
     Closed = 0,
-    /// Output, network, memory.
+    /// Output, network, memory, a backend that this machine lacks.
     Runtime = 1,
     /// Usage error or bad input; a missing or unreadable input file too.
     Input = 2,

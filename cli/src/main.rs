@@ -28,7 +28,7 @@ use clap::{Parser, Subcommand};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  success
-  1  runtime failure (output, network, memory)
+  1  runtime failure (output, network, memory, a required backend that is absent)
   2  usage error or bad input (a missing, unreadable or malformed file, an id outside the model's range)
   3  verification mismatch (commitment, digest, or two backends that differ)
 

@@ -93,5 +93,13 @@ fn a_required_backend_must_be_known_and_present() {
     assert!(error.contains("scalar"), "{error}");
     let avx2 = run(&mut blue(["demo", "--json", "--require", "avx2"]));
     let here = int_engine::kernels::Kernels::by_name("avx2").is_ok();
-    assert_eq!(avx2.status.code(), Some(if here { 0 } else { 3 }));
+    assert_eq!(avx2.status.code(), Some(if here { 0 } else { 1 }));
+    let elsewhere =
+        ["avx2", "neon"].map(|name| (name, int_engine::kernels::Kernels::by_name(name)));
+    for (name, kernels) in elsewhere {
+        if kernels.is_err() {
+            let error = error_of(&mut blue(["demo", "--require", name]), 1);
+            assert!(error.contains("absent on this machine"), "{error}");
+        }
+    }
 }

@@ -178,6 +178,11 @@ fn gen_writes_only_drafts() {
         let there = std::fs::read(Path::new(SET).join(&file)).expect("there");
         assert!(made == there, "{file}: run blue kat gen");
     }
+    let missing = error_of(
+        blue(["kat", "gen", "--check", "--out"]).arg(dir.path().join("none")),
+        2,
+    );
+    assert!(missing.contains("none"), "{missing}");
     std::fs::write(out.join("toy.json"), "{}").expect("written");
     let differs = error_of(blue(["kat", "gen", "--check", "--out"]).arg(&out), 3);
     assert!(differs.contains("toy.json: differs"), "{differs}");

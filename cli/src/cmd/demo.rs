@@ -22,7 +22,7 @@ The embedded model continues a prompt. Then each backend of this program and the
 written from the specification alone, decode the same short run; the verdict compares the logits of every
 position and the tokens, and the digest is that of the last position's logits (spec 3.5). tokens/s counts
 this run with the logits of every position, which generating does not need. Exit code 3 if a backend
-differs, or if --require names one that is absent here.
+differs, else 1 if --require names one that is absent here.
 --json prints one line with the keys prompt, text, prompt_ids, output_ids, commitment, backend, finish,
 prefill_tokens_per_s, decode_tokens_per_s, compared_prompt_ids, compared_output_ids, backends, equal,
 required_absent.";
@@ -37,7 +37,7 @@ const COMPARED_STEPS: usize = 6;
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
-    /// End with exit code 3 unless all of these backends are present
+    /// End with exit code 1 unless all of these backends are present
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = backend_name)]
     require: Vec<&'static str>,
     /// Print one line of JSON
@@ -162,7 +162,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     if equal {
         return Err(
-            Failure::mismatch(format!("absent on this machine: {}", absent.join(", ")))
+            Failure::runtime(format!("absent on this machine: {}", absent.join(", ")))
                 .hint("--require names backends that must be present"),
         );
     }

@@ -185,6 +185,8 @@ fn build(root: &Path) -> Result<()> {
     );
     let status = Command::new("cargo")
         .args([TOOLCHAIN, "fuzz", "build", "--fuzz-dir", "fuzz"])
+        // The default, 1, leaves the processors idle at the end of the build.
+        .args(["--codegen-units", "16"])
         .args(["--target", PLATFORM, "--target-dir"])
         .arg(work(root))
         .current_dir(root)

@@ -15,7 +15,7 @@ Examples:
 
 Runs in the repository: the default model's blob is one of the inputs. The same version writes the same bytes. Only a
 folder whose name ends in -draft is written; other sets are released and never change. --check compares and ends with
-exit code 3 where a file differs.";
+exit code 3 where a file differs, with 2 where the folder cannot be read.";
 
 /// Make the files of known answers anew, or compare them.
 #[derive(clap::Args)]
@@ -36,7 +36,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     })?;
     let dir = args.out.clone().unwrap_or_else(|| root.join(set::CURRENT));
     if args.check {
-        let differences = generate::differences(&root, &dir).map_err(failed)?;
+        let differences = generate::differences(&root, &dir);
+        let differences = differences.map_err(|e| Failure::new(Code::Input, e))?;
         if differences.is_empty() {
             return output::text("every file is the one that would be written\n");
         }
