@@ -6,7 +6,7 @@
 
 use int_engine::kernels::Kernels;
 use kat::file::{self, File};
-use kat::target::{Implementation, KernelsTarget, ReferenceTarget};
+use kat::target::{Implementation, KernelsTarget, Setting, ReferenceTarget};
 use kat::trace::{Entry, Header, Reader, Writer};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
@@ -23,7 +23,10 @@ fn implementations() -> Vec<Box<dyn Implementation>> {
         .into_iter()
         .filter_map(|(_, kernels)| kernels)
     {
-        all.push(Box::new(KernelsTarget(kernels)));
+        all.push(Box::new(KernelsTarget {
+            kernels,
+            setting: Setting::default(),
+        }));
     }
     all
 }

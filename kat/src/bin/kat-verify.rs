@@ -1,22 +1,26 @@
 //! Verifies a set of known answers and prints the report: what runs where the `blue` command does not.
 //!
-//! `kat-verify [DIR] [--backend LIST] [--require LIST] [--level LIST] [--json]`
+//! `kat-verify [DIR] [--backend LIST] [--require LIST] [--level LIST] [--threads N] [--pages huge|small] [--json]`
 
 #![forbid(unsafe_code)]
 
 use std::io::{ErrorKind, Write};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use int_engine::buffer::Pages;
 use kat::verify::{Conclusion, Verify, to_json, to_text};
 
-const USAGE: &str =
-    "usage: kat-verify [DIR] [--backend LIST] [--require LIST] [--level LIST] [--json]";
+const USAGE: &str = "usage: kat-verify [DIR] [--backend LIST] [--require LIST] [--level LIST] [--threads N] \
+     [--pages huge|small] [--json]";
 const HELP: &str = "
 DIR             folder with an index.json; kat/vectors/v1-draft here or in a folder above if not given
---backend LIST  only these, with commas between: reference, scalar, avx2, neon
+--backend LIST  only these, with commas between: reference, scalar, avx2, avxvnni, avx512, neon
 --require LIST  a backend of the list that this machine lacks is a failure
 --level LIST    only files of these levels: op, model, toy, legacy
+--threads N     threads of the engine, 1 if not given
+--pages KIND    pages of the weights' memory: huge, if not given, or small
 --json          one line of JSON (spec 7.8)
 
 Exit codes: 0 everything passed; 3 something failed; 1 a required backend is absent; 2 nothing could be verified.
@@ -31,15 +35,28 @@ enum Asked {
 fn asked(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
     let (mut options, mut json) = (Verify::default(), false);
     while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or(format!("{arg} needs a value"));
         let mut list = || -> Result<Vec<String>, String> {
-            let value = args.next().ok_or(format!("{arg} needs a list"))?;
-            Ok(value.split(',').map(str::to_owned).collect())
+            Ok(value()?.split(',').map(str::to_owned).collect())
         };
         match arg.as_str() {
             "--help" | "-h" => return Ok(Asked::Help),
             "--backend" => options.backends.extend(list()?),
             "--require" => options.require.extend(list()?),
             "--level" => options.levels.extend(list()?),
+            "--threads" => {
+                let n = value()?;
+                let threads = n.parse().ok().filter(|n: &NonZeroUsize| n.get() <= 1024);
+                options.setting.threads =
+                    threads.ok_or(format!("{n} threads, must be 1 to 1024"))?;
+            }
+            "--pages" => {
+                options.setting.pages = match &*value()? {
+                    "huge" => Pages::Huge,
+                    "small" => Pages::Small,
+                    other => return Err(format!("there are no {other} pages: huge or small")),
+                }
+            }
             "--json" => json = true,
             _ if arg.starts_with('-') => return Err(format!("there is no option {arg}\n{USAGE}")),
             _ if options.dir.is_some() => {

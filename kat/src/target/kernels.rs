@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use int_engine::buffer::Pages;
 use int_engine::commitment::{self, Commitment, Hasher};
 use int_engine::config;
 use int_engine::engine::{self, CpuEngine, Engine, Finish};
@@ -27,7 +28,31 @@ use super::{
 
 /// The engine with these kernels.
 #[derive(Clone, Copy, Debug)]
-pub struct KernelsTarget(pub &'static Kernels);
+pub struct KernelsTarget {
+    /// What computes.
+    pub kernels: &'static Kernels,
+    /// How it runs.
+    pub setting: Setting,
+}
+
+/// How an engine runs, which changes no result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// Threads.
+    pub threads: NonZeroUsize,
+    /// Pages of the weights' memory.
+    pub pages: Pages,
+}
+
+impl Default for Setting {
+    /// One thread, huge pages.
+    fn default() -> Self {
+        Self {
+            threads: NonZeroUsize::MIN,
+            pages: Pages::Huge,
+        }
+    }
+}
 
 /// Tokens of one matrix product of [`Ops::linear`]: more than a register tile, and not a multiple of one.
 const TOKENS: usize = 13;
@@ -56,13 +81,13 @@ impl KernelsTarget {
     /// Codes by `m`, which every value must not exceed.
     fn codes(self, u: &[i32], m: u32) -> Vec<i64> {
         let mut q = vec![0; u.len()];
-        (self.0.quantize)(u, m, &mut q);
+        (self.kernels.quantize)(u, m, &mut q);
         wide(&q)
     }
 
     fn root(self, x: &[i32], eps: i64) -> (u32, i32) {
-        let sh = alignment((self.0.max_abs)(x));
-        root((self.0.sum_squares)(x, sh), sh, eps as u64)
+        let sh = alignment((self.kernels.max_abs)(x));
+        root((self.kernels.sum_squares)(x, sh), sh, eps as u64)
     }
 
     fn requantized(self, row: &mut [i32], c: Channels<'_>) {
@@ -73,12 +98,12 @@ impl KernelsTarget {
             left: c.psh.unsigned_abs() as u32,
             limit: c.limit as i32,
         };
-        (self.0.requantize)(row, c.scale.map(scale_of), channels);
+        (self.kernels.requantize)(row, c.scale.map(scale_of), channels);
     }
 
     fn rotated(self, x: &[i64], block: usize, direction: Direction) -> Vec<i64> {
         let mut x = narrow::<i32>(x);
-        Hadamard::largest(block).apply(&mut x, direction, self.0.butterflies);
+        Hadamard::largest(block).apply(&mut x, direction, self.kernels.butterflies);
         wide(&x)
     }
 }
@@ -95,7 +120,7 @@ impl Ops for KernelsTarget {
             return shared;
         }
         let mut out = vec![0; x.len()];
-        (self.0.narrow)(x, e, &mut out);
+        (self.kernels.narrow)(x, e, &mut out);
         wide(&out)
     }
 
@@ -116,7 +141,7 @@ impl Ops for KernelsTarget {
 
     fn dynq(&self, u: &[i64]) -> (Vec<i64>, i64) {
         let u = narrow::<i32>(u);
-        let m = (self.0.max_abs)(&u);
+        let m = (self.kernels.max_abs)(&u);
         (self.codes(&u, m), m.into())
     }
 
@@ -175,7 +200,7 @@ impl Ops for KernelsTarget {
 
     fn swiglu(&self, g: &[i64], u: &[i64]) -> Vec<i64> {
         let mut h = vec![0; g.len()];
-        (self.0.swiglu)(&narrow::<i32>(g), &narrow::<i32>(u), &mut h);
+        (self.kernels.swiglu)(&narrow::<i32>(g), &narrow::<i32>(u), &mut h);
         h
     }
 
@@ -188,13 +213,13 @@ impl Ops for KernelsTarget {
         let (mk, mv) = (narrow::<u16>(a.mk), narrow::<u16>(a.mv));
         let (hd, keys) = (q8.len(), mk.len());
         let mut z = vec![0; keys];
-        self.0.multiply(&k8, hd, &q8, &mut z);
+        self.kernels.multiply(&k8, hd, &q8, &mut z);
         let scale = QueryScale::new(a.mq as u16, a.score_mult as i32, a.score_shift as u32);
-        let top = (self.0.log_scores)(scale, &mut z, &mk);
+        let top = (self.kernels.log_scores)(scale, &mut z, &mk);
         let mut w = vec![0; keys];
-        let normalizer = (self.0.softmax_weights)(&mut z, top, &mv, &mut w);
+        let normalizer = (self.kernels.softmax_weights)(&mut z, top, &mv, &mut w);
         let mut n = vec![0; hd];
-        self.0.weigh(&w, &v8, &mut n);
+        self.kernels.weigh(&w, &v8, &mut n);
         let mut out = vec![0; hd];
         normalizer.output(&n, &mut out);
         wide(&out)
@@ -205,9 +230,9 @@ impl Ops for KernelsTarget {
         let (weight, q) = (narrow::<i8>(weight), narrow::<i8>(q));
         let rows = c.mult.len();
         let mut one = vec![0; rows];
-        self.0.multiply(&weight, q.len(), &q, &mut one);
+        self.kernels.multiply(&weight, q.len(), &q, &mut one);
         let mut several = vec![0; TOKENS * rows];
-        self.0
+        self.kernels
             .multiply(&weight, q.len(), &q.repeat(TOKENS), &mut several);
         if let Some(other) = several.chunks_exact(rows).find(|row| *row != one) {
             one = other.to_vec();
@@ -218,13 +243,13 @@ impl Ops for KernelsTarget {
 
     fn add_residual(&self, x: &[i64], y: &[i64]) -> Vec<i64> {
         let mut x = narrow::<i32>(x);
-        (self.0.add_residual)(&mut x, &narrow::<i32>(y));
+        (self.kernels.add_residual)(&mut x, &narrow::<i32>(y));
         wide(&x)
     }
 
     fn norm(&self, x: &[i64], eps: i64) -> Scaled {
         let x = narrow::<i32>(x);
-        let m = (self.0.max_abs)(&x);
+        let m = (self.kernels.max_abs)(&x);
         let (r, e) = self.root(&x, eps);
         (self.codes(&x, m), pair(ratio(m, r, e)))
     }
@@ -357,7 +382,7 @@ impl Model for KernelsModel {
 impl Models for KernelsTarget {
     fn load(&self, blob: &[u8]) -> Result<Box<dyn Model>, String> {
         let model = int_engine::model::Model::from_bytes(blob).map_err(|e| e.to_string())?;
-        let engine = CpuEngine::new(Arc::new(model), self.0, NonZeroUsize::MIN);
+        let engine = CpuEngine::new(Arc::new(model), self.kernels, self.setting.threads);
         Ok(Box::new(KernelsModel(engine)))
     }
 

@@ -5,7 +5,7 @@ mod reference;
 
 use int_engine::kernels::Kernels;
 
-pub use kernels::KernelsTarget;
+pub use kernels::{KernelsTarget, Setting};
 pub use reference::ReferenceTarget;
 
 /// A pair of rows: two results of an elementwise operation.
@@ -172,7 +172,7 @@ pub enum Target {
     /// The reference.
     Reference,
     /// The engine with one set of kernels.
-    Kernels(&'static Kernels),
+    Kernels(KernelsTarget),
     /// A set of kernels that this machine lacks.
     Absent(&'static str),
 }
@@ -183,7 +183,7 @@ impl Target {
     pub fn name(self) -> &'static str {
         match self {
             Self::Reference => "reference",
-            Self::Kernels(kernels) => kernels.name,
+            Self::Kernels(target) => target.kernels.name,
             Self::Absent(name) => name,
         }
     }
@@ -191,9 +191,15 @@ impl Target {
     /// Every target that this build knows, the reference first.
     #[must_use]
     pub fn all() -> Vec<Self> {
+        let target = |kernels| {
+            Self::Kernels(KernelsTarget {
+                kernels,
+                setting: Setting::default(),
+            })
+        };
         let kernels = Kernels::all()
             .into_iter()
-            .map(|(name, kernels)| kernels.map_or(Self::Absent(name), Self::Kernels));
+            .map(|(name, kernels)| kernels.map_or(Self::Absent(name), target));
         std::iter::once(Self::Reference).chain(kernels).collect()
     }
 
@@ -203,11 +209,20 @@ impl Target {
         Self::all().into_iter().find(|t| t.name() == name)
     }
 
+    /// The target with another setting; the reference has none.
+    #[must_use]
+    pub fn on(self, setting: Setting) -> Self {
+        match self {
+            Self::Kernels(target) => Self::Kernels(KernelsTarget { setting, ..target }),
+            other => other,
+        }
+    }
+
     /// The implementation, where this machine has it.
     pub(crate) fn implementation(self) -> Option<Box<dyn Implementation>> {
         match self {
             Self::Reference => Some(Box::new(ReferenceTarget)),
-            Self::Kernels(kernels) => Some(Box::new(KernelsTarget(kernels))),
+            Self::Kernels(target) => Some(Box::new(target)),
             Self::Absent(_) => None,
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{INDEX_TARGET, Outcome, Verdict, legacy, run_levels};
 use crate::file::LEVELS;
 use crate::set::{self, SetError};
-use crate::target::Target;
+use crate::target::{Setting, Target};
 
 /// Which set, on which targets, which levels.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub struct Verify {
     pub require: Vec<String>,
     /// The levels of files; all if empty.
     pub levels: Vec<String>,
+    /// How the engine runs.
+    pub setting: Setting,
 }
 
 /// The outcome of a verification.
@@ -123,7 +125,8 @@ impl Verify {
                 targets.push(*target);
             }
         }
-        Ok((targets, required))
+        let targets = targets.into_iter().map(|t| t.on(self.setting));
+        Ok((targets.collect(), required))
     }
 
     /// Verifies.

@@ -1,9 +1,11 @@
 //! `blue kat verify`: files of known answers on the backends of this machine.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use int_engine::buffer::Pages;
 use kat::legacy;
-use kat::target::Target;
+use kat::target::{Setting, Target};
 use kat::verify::{
     Conclusion, Outcome as Line, Report, Verdict, Verify, VerifyError, to_json, to_text,
 };
@@ -42,9 +44,22 @@ pub(crate) struct Args {
     /// Verify one file of packed calls of the toy model instead: an array with Input, Expected, Name, Gas
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "level"])]
     legacy: Option<PathBuf>,
+    /// Threads of the engine
+    #[arg(long, default_value = "1")]
+    threads: NonZeroUsize,
+    /// Pages of the weights' memory
+    #[arg(long, value_enum, default_value_t = PageKind::Huge)]
+    pages: PageKind,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Pages of the weights' memory.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum PageKind {
+    Huge,
+    Small,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -54,6 +69,13 @@ pub(crate) fn run(args: Args) -> Outcome {
         backends: args.backend,
         require: args.require,
         levels: args.level,
+        setting: Setting {
+            threads: args.threads,
+            pages: match args.pages {
+                PageKind::Huge => Pages::Huge,
+                PageKind::Small => Pages::Small,
+            },
+        },
     };
     let report = match &args.legacy {
         Some(file) => {
