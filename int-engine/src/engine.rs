@@ -18,9 +18,13 @@ pub use crate::session::PrefixStats;
 use crate::session::{CpuSession, Plan, PrefixCache};
 
 mod batch;
+mod draft;
+mod speculate;
 mod verify;
 
 pub use batch::{Batch, Report, RequestId};
+pub use draft::{DraftStats, Drafter};
+pub use speculate::{continue_speculative, generate_speculative};
 pub use verify::{Verdict, verify};
 
 /// A model on a device, ready to start sessions.

@@ -5,6 +5,8 @@ mod sample;
 
 mod batch;
 mod greedy;
+mod prefix;
+mod speculate;
 mod verify;
 
 use std::num::NonZeroUsize;
