@@ -56,6 +56,7 @@ enum Command {
     Eval(cmd::eval::Args),
     Logits(cmd::logits::Args),
     Kat(cmd::kat::Args),
+    Bench(cmd::bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         Command::Logits(args) => cmd::logits::run(args),
         Command::Model(args) => cmd::model::run(args),
         Command::Kat(args) => cmd::kat::run(args),
+        Command::Bench(args) => cmd::bench::run(args),
     });
     match outcome {
         Ok(Ok(())) => ExitCode::SUCCESS,

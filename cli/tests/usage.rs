@@ -6,7 +6,8 @@ use std::process::Stdio;
 
 use common::{blue, error_of, run, text_of};
 
-const COMMANDS: [&[&str]; 15] = [
+const COMMANDS: [&[&str]; 16] = [
+    &["bench"],
     &["kat"],
     &["kat", "trace"],
     &["kat", "bisect"],

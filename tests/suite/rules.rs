@@ -242,6 +242,7 @@ fn unsafe_stays_in_kernels_and_pools() {
         "float-engine/src/source/gguf.rs",
         "exporter/src/linalg",
         "xtask/src/child.rs",
+        "benches/src/limits/",
         "int-engine/tests/blob_manifest.rs",
         "quant-core/tests/bounded.rs",
     ];
@@ -253,6 +254,7 @@ fn unsafe_stays_in_kernels_and_pools() {
         "cli",
         "tests",
         "xtask",
+        "benches",
         "fuzz",
     ] {
         for path in sources(folder) {
@@ -279,6 +281,7 @@ fn files_hold_one_idea() {
         "cli",
         "tests",
         "xtask",
+        "benches",
         "fuzz",
     ] {
         for path in sources(folder) {

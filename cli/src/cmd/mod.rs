@@ -1,5 +1,6 @@
 //! The subcommands, one a file.
 
+pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod commit;
 pub(crate) mod demo;

@@ -1,0 +1,192 @@
+//! Decode and prefill of a model as contenders: contexts, lengths, threads, sets of kernels.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+use int_engine::engine::{CpuEngine, Engine};
+use int_engine::kernels::Kernels;
+
+use super::{Group, Options, Progress};
+use crate::Error;
+use crate::expected::{Expected, Reference, check, decode, digest};
+use crate::figures::{Key, What, Work};
+use crate::rounds::Contender;
+use crate::subject::Subject;
+
+/// Tokens of a decode sample.
+const DECODED: usize = 16;
+/// The context and the prompt at which sets of kernels and numbers of threads are compared.
+const SHORT: usize = 16;
+const PROMPT: usize = 128;
+
+/// One way to run a model.
+#[derive(Clone, Copy, PartialEq)]
+struct Way {
+    kernels: &'static str,
+    threads: NonZeroUsize,
+    what: What,
+    size: usize,
+    /// Decode steps, for decode.
+    steps: usize,
+}
+
+/// What the options ask for, each once.
+fn ways(options: &Options, max_context: usize) -> Vec<Way> {
+    let best = Kernels::detect().name;
+    let mut ways: Vec<Way> = Vec::new();
+    let mut add = |kernels, threads, what, size, steps| {
+        let way = Way {
+            kernels,
+            threads,
+            what,
+            size,
+            steps,
+        };
+        let known = ways.iter().any(|w| *w == way);
+        if !known && size + steps < max_context {
+            ways.push(way);
+        }
+    };
+    let all = options.threads;
+    let (contexts, lengths): (&[usize], &[usize]) = if options.quick {
+        (&[16, 1024], &[128, 512])
+    } else {
+        (&[16, 256, 1024, 2048, 4096], &[8, 32, 128, 512, 2048])
+    };
+    if options.wants(Group::Decode) {
+        for &context in contexts {
+            add(best, all, What::Decode, context, DECODED);
+        }
+    }
+    if options.wants(Group::Prefill) {
+        for &length in lengths {
+            add(best, all, What::Prefill, length, 0);
+        }
+    }
+    if options.wants(Group::Threads) {
+        let counts = (0..).map_while(|i| NonZeroUsize::new(1 << i).filter(|n| *n < all));
+        for threads in counts.chain([all]) {
+            add(best, threads, What::Decode, SHORT, DECODED);
+            add(best, threads, What::Prefill, PROMPT, 0);
+        }
+    }
+    if options.wants(Group::Kernels) {
+        for (name, _) in Kernels::all()
+            .into_iter()
+            .filter(|(_, kernels)| kernels.is_some())
+        {
+            // The portable kernels are for correctness: a few tokens tell their speed.
+            let (steps, prompt) = if name == "scalar" {
+                (2, 8)
+            } else {
+                (DECODED, PROMPT)
+            };
+            add(name, all, What::Decode, SHORT, steps);
+            add(name, all, What::Prefill, prompt, 0);
+        }
+    }
+    ways
+}
+
+/// Adds the contenders of a subject.
+pub(super) fn contenders<'a>(
+    subject: &'a Subject,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress<'_>),
+    all: &mut Vec<Contender<'a>>,
+) -> Result<(), Error> {
+    progress(Progress::Prepare(&format!(
+        "expected results of {}",
+        subject.name
+    )));
+    let reference = Reference::new(subject, options.threads);
+    let mut decoded: BTreeMap<usize, Expected> = BTreeMap::new();
+    let mut engines: Vec<((&str, NonZeroUsize), CpuEngine)> = Vec::new();
+    for way in ways(options, subject.model.config().max_context()) {
+        let id = (way.kernels, way.threads);
+        if !engines.iter().any(|(known, _)| *known == id) {
+            let kernels = Kernels::by_name(way.kernels).unwrap_or(Kernels::scalar());
+            engines.push((
+                id,
+                CpuEngine::new(subject.model.clone(), kernels, way.threads),
+            ));
+        }
+        let Some((_, engine)) = engines.iter().find(|(known, _)| *known == id) else {
+            continue;
+        };
+        let key = Key {
+            what: way.what,
+            subject: subject.name.clone(),
+            engine: engine.backend().to_owned(),
+            threads: way.threads.get(),
+            size: way.size,
+        };
+        if way.what == What::Decode {
+            let expected = match decoded.get(&way.size) {
+                Some(expected) => expected.clone(),
+                None => reference.decode(way.size, DECODED)?,
+            };
+            decoded.insert(way.size, expected.clone());
+            all.push(decode_contender(subject, engine, key, way.steps, expected)?);
+        } else {
+            all.push(prefill_contender(
+                subject,
+                engine,
+                key,
+                reference.prefill(way.size)?,
+            )?);
+        }
+    }
+    Ok(())
+}
+
+/// Decodes `steps` tokens after a context that the session keeps.
+fn decode_contender<'a>(
+    subject: &'a Subject,
+    engine: &CpuEngine,
+    key: Key,
+    steps: usize,
+    expected: Expected,
+) -> Result<Contender<'a>, Error> {
+    let context = key.size;
+    let work = Work {
+        tokens: steps as f64,
+        bytes: subject.decode_bytes(context, steps),
+        operations: 0.0,
+    };
+    let (name, first) = (key.to_string(), subject.token_at(context));
+    let mut session = engine.session()?;
+    session.feed(&subject.prompt(context))?;
+    Ok(Contender::new(key, work, move |watch| {
+        session.truncate(context);
+        let ids = watch.time(|| decode(&mut *session, first, steps))?;
+        check(&name, &ids[..], &expected.ids[..steps])?;
+        if steps == expected.ids.len() {
+            check(&name, digest(&mut *session), expected.digest)?;
+        }
+        Ok(())
+    }))
+}
+
+/// Feeds a whole prompt to an empty session, to the first id.
+fn prefill_contender<'a>(
+    subject: &'a Subject,
+    engine: &CpuEngine,
+    key: Key,
+    expected: Expected,
+) -> Result<Contender<'a>, Error> {
+    let prompt = subject.prompt(key.size);
+    let work = Work {
+        tokens: key.size as f64,
+        bytes: 0.0,
+        operations: subject.prefill_operations(key.size),
+    };
+    let name = key.to_string();
+    let mut session = engine.session()?;
+    Ok(Contender::new(key, work, move |watch| {
+        session.reset();
+        let id = watch.time(|| session.feed(&prompt).map(|()| session.greedy()))?;
+        check(&name, id, expected.ids.first().copied())?;
+        check(&name, digest(&mut *session), expected.digest)
+    }))
+}

@@ -1,0 +1,141 @@
+//! A model that is measured, and how much work its tokens are.
+
+use std::sync::Arc;
+
+use int_engine::blob::Loader;
+use int_engine::model::{Layer, Linear, Model};
+
+use crate::Error;
+
+/// Bytes of a blob that are handed to the loader at a time.
+pub const PIECE: usize = 1 << 20;
+
+/// A loaded model with a name.
+pub struct Subject {
+    /// What tables call it.
+    pub name: String,
+    /// The model.
+    pub model: Arc<Model>,
+}
+
+/// Loads a blob as a program does that reads a file.
+///
+/// # Errors
+/// The loader's.
+pub fn load(name: &str, blob: &[u8]) -> Result<Model, Error> {
+    let refused = |error| Error::Load {
+        name: name.to_owned(),
+        error,
+    };
+    let mut loader = Loader::new();
+    for piece in blob.chunks(PIECE) {
+        loader.push(piece).map_err(refused)?;
+    }
+    loader.finish().map_err(refused)
+}
+
+/// The matrices of a layer that read the same inputs, in the order of use.
+#[must_use]
+pub fn products(layer: &Layer) -> [Vec<&Linear>; 4] {
+    [
+        vec![&layer.q, &layer.k, &layer.v],
+        vec![&layer.o],
+        vec![&layer.gate, &layer.up],
+        vec![&layer.down],
+    ]
+}
+
+fn weights_of(matrix: &Linear) -> usize {
+    matrix.weight.rows() * matrix.weight.cols()
+}
+
+impl Subject {
+    /// A loaded blob.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn new(name: &str, blob: &[u8]) -> Result<Self, Error> {
+        let model = Arc::new(load(name, blob)?);
+        Ok(Self {
+            name: name.to_owned(),
+            model,
+        })
+    }
+
+    /// Weights of all layers: each is used once for every token. One byte each.
+    #[must_use]
+    pub fn layer_weights(&self) -> f64 {
+        let layers = self.model.layers().iter();
+        let sum: usize = layers
+            .flat_map(|layer| products(layer).into_iter().flatten())
+            .map(weights_of)
+            .sum();
+        sum as f64
+    }
+
+    /// Weights of the head: each is used once for every token whose successor is asked for.
+    #[must_use]
+    pub fn head_weights(&self) -> f64 {
+        let head = self.model.head_weight();
+        (head.rows() * head.cols()) as f64
+    }
+
+    /// Bytes of keys and values of one token.
+    #[must_use]
+    pub fn kv_bytes(&self) -> f64 {
+        let config = self.model.config();
+        (2 * config.layers() * config.kv_heads() * config.head_dim()) as f64
+    }
+
+    /// Bytes that `tokens` decode steps after `context` tokens read: all weights, and keys and values of every position
+    /// so far.
+    #[must_use]
+    pub fn decode_bytes(&self, context: usize, tokens: usize) -> f64 {
+        let n = tokens as f64;
+        let positions = n * context as f64 + n * (n + 1.0) / 2.0;
+        n * (self.layer_weights() + self.head_weights()) + positions * self.kv_bytes()
+    }
+
+    /// Multiplications and additions of the products with weights for a prompt of `tokens` tokens, of which the last
+    /// goes through the head.
+    #[must_use]
+    pub fn prefill_operations(&self, tokens: usize) -> f64 {
+        2.0 * (tokens as f64 * self.layer_weights() + self.head_weights())
+    }
+
+    /// The token of a position: SplitMix64 (Steele, Lea, Flood 2014) of the position, reduced to the accepted ids.
+    #[must_use]
+    pub fn token_at(&self, position: usize) -> u32 {
+        let mut z = (position as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % self.model.config().accepted_ids() as u64) as u32
+    }
+
+    /// The first `tokens` tokens.
+    #[must_use]
+    pub fn prompt(&self, tokens: usize) -> Vec<u32> {
+        (0..tokens).map(|i| self.token_at(i)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{blob, tests::small};
+
+    #[test]
+    fn work_is_counted() {
+        let config = small(true, true);
+        let toy = Subject::new("small", &blob(&config).unwrap()).unwrap();
+        let (n, q, kv) = (config.hidden(), config.q_width(), config.kv_width());
+        let layer = n * (2 * q + 2 * kv + 3 * config.intermediate());
+        assert_eq!(toy.layer_weights(), (config.layers() * layer) as f64);
+        let all = toy.layer_weights() + toy.head_weights();
+        let kv = toy.kv_bytes();
+        assert_eq!(toy.decode_bytes(5, 2), 2.0 * all + (6.0 + 7.0) * kv);
+        assert_eq!(toy.prefill_operations(1), 2.0 * all);
+        let limit = config.accepted_ids() as u32;
+        assert!(toy.prompt(100).into_iter().all(|id| id < limit));
+    }
+}
