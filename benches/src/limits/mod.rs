@@ -2,19 +2,19 @@
 //!
 //! Both are measured in the run whose figures are compared with them, so that a slow hour of a shared machine divides out.
 
-mod buffer;
 mod crew;
 #[cfg(not(target_arch = "x86_64"))]
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-pub use buffer::HugeBuffer;
 pub use crew::{Crew, together};
 #[cfg(not(target_arch = "x86_64"))]
 use portable as target;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as target;
+
+use int_engine::buffer::{Buffer, HUGE};
 
 use crate::Error;
 
@@ -25,8 +25,8 @@ pub const DISTANCES: [usize; 4] = [0, 4096, 8192, 16384];
 
 /// Reading a buffer larger than the caches once, in order, each thread its own part.
 pub struct StreamRead {
-    buffer: HugeBuffer,
-    /// XOR of the buffer's 64-bit words.
+    buffer: Buffer,
+    /// XOR of the buffer's little-endian 64-bit words.
     expected: u64,
 }
 
@@ -42,23 +42,22 @@ impl StreamRead {
         let bytes = LEAST_BYTES
             .max(largest_cache.saturating_mul(4))
             .min(free)
-            .next_multiple_of(buffer::PAGE);
+            .next_multiple_of(HUGE);
         if bytes < largest_cache.saturating_mul(2) {
             return Err(Error::Memory { bytes });
         }
-        let mut buffer = HugeBuffer::new(bytes)?;
-        let mut expected = 0;
-        for (i, word) in (1u64..).zip(buffer.words_mut()) {
-            *word = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            expected ^= *word;
-        }
+        let mut buffer = Buffer::default();
+        buffer
+            .grow(bytes, "a buffer larger than the caches")
+            .map_err(|_| Error::Memory { bytes })?;
+        let expected = fill(buffer.bytes_mut());
         Ok(Self { buffer, expected })
     }
 
     /// Bytes of the buffer.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.buffer.words().len() * 8
+        self.buffer.bytes().len()
     }
 
     /// Seconds in which `threads` threads read the whole buffer, prefetching `distance` bytes ahead.
@@ -66,12 +65,12 @@ impl StreamRead {
     /// # Errors
     /// [`Error::Wrong`] when they did not read what the buffer holds.
     pub fn seconds(&self, threads: usize, distance: usize) -> Result<f64, Error> {
-        let words = self.buffer.words();
-        // Whole pages for every thread.
-        let part = words.len().div_ceil(threads).next_multiple_of(512);
+        let bytes = self.buffer.bytes();
+        // Whole small pages for every thread.
+        let part = bytes.len().div_ceil(threads).next_multiple_of(4096);
         let (seconds, sums) = together(threads, |t| {
-            let first = (t * part).min(words.len());
-            target::read(&words[first..(first + part).min(words.len())], distance)
+            let first = (t * part).min(bytes.len());
+            target::read(&bytes[first..(first + part).min(bytes.len())], distance)
         });
         let found = sums.into_iter().fold(0, |all, sum| all ^ sum);
         if found == self.expected {
@@ -84,6 +83,25 @@ impl StreamRead {
             })
         }
     }
+}
+
+/// Gives every word of `bytes` a value of its own; returns their XOR.
+fn fill(bytes: &mut [i8]) -> u64 {
+    let mut all = 0;
+    for (i, bytes) in (1u64..).zip(bytes.as_chunks_mut::<8>().0) {
+        let word = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        *bytes = word.to_le_bytes().map(|byte| byte as i8);
+        all ^= word;
+    }
+    all
+}
+
+/// The XOR of the little-endian words of `bytes`, which are a multiple of 8.
+fn xor(bytes: &[i8]) -> u64 {
+    let words = bytes.as_chunks::<8>().0.iter();
+    words.fold(0, |all, bytes| {
+        all ^ u64::from_le_bytes(bytes.map(|byte| byte as u8))
+    })
 }
 
 /// Instructions that multiply int8 values, widest last.
@@ -156,27 +174,31 @@ mod tests {
 
     #[test]
     fn reading_sees_every_word() {
-        let mut buffer = HugeBuffer::new(buffer::PAGE).unwrap();
-        for (i, word) in (1u64..).zip(buffer.words_mut()) {
-            *word = i * i;
-        }
-        let words = buffer.words();
+        let mut buffer = Buffer::default();
+        buffer.grow(HUGE, "a test").unwrap();
+        fill(buffer.bytes_mut());
+        let bytes = buffer.bytes();
         for distance in DISTANCES {
-            for range in [0..0, 0..512, 512..1536, 0..words.len()] {
-                let part = &words[range.clone()];
-                let expected = part.iter().fold(0, |all, w| all ^ w);
-                assert_eq!(target::read(part, distance), expected, "{range:?}");
+            for range in [
+                0..0,
+                0..4096,
+                4096..12_288,
+                64..4096 + 64 + 8,
+                0..bytes.len(),
+            ] {
+                let part = &bytes[range.clone()];
+                assert_eq!(target::read(part, distance), xor(part), "{range:?}");
             }
         }
     }
 
     #[test]
     fn a_wrong_word_is_found() {
-        let mut read = StreamRead::new(0, Some(4 * buffer::PAGE as u64)).unwrap();
+        let mut read = StreamRead::new(0, Some(4 * HUGE as u64)).unwrap();
         assert!(read.seconds(3, 4096).unwrap() > 0.0);
-        read.buffer.words_mut()[77] ^= 1;
+        read.buffer.bytes_mut()[777] ^= 1;
         assert!(matches!(read.seconds(1, 0), Err(Error::Wrong { .. })));
-        assert!(StreamRead::new(1 << 20, Some(1 << 20)).is_err());
+        assert!(StreamRead::new(16 << 20, Some(1 << 20)).is_err());
     }
 
     #[test]

@@ -23,44 +23,44 @@ pub(super) fn has(unit: Unit) -> bool {
     }
 }
 
-/// XOR of the words, read in order with the widest loads of this CPU.
+/// XOR of the words of `bytes`, read in order with the widest loads of this CPU.
 ///
 /// `distance` is one of [`DISTANCES`](super::DISTANCES), or another number that no prefetch is used for.
-pub(super) fn read(words: &[u64], distance: usize) -> u64 {
+pub(super) fn read(bytes: &[i8], distance: usize) -> u64 {
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the CPU has AVX-512 F.
         unsafe {
             match distance {
-                4096 => read_zmm::<4096>(words),
-                8192 => read_zmm::<8192>(words),
-                16384 => read_zmm::<16384>(words),
-                _ => read_zmm::<0>(words),
+                4096 => read_zmm::<4096>(bytes),
+                8192 => read_zmm::<8192>(bytes),
+                16384 => read_zmm::<16384>(bytes),
+                _ => read_zmm::<0>(bytes),
             }
         }
     } else if is_x86_feature_detected!("avx2") {
         // SAFETY: the CPU has AVX2.
         unsafe {
             match distance {
-                4096 => read_ymm::<4096>(words),
-                8192 => read_ymm::<8192>(words),
-                16384 => read_ymm::<16384>(words),
-                _ => read_ymm::<0>(words),
+                4096 => read_ymm::<4096>(bytes),
+                8192 => read_ymm::<8192>(bytes),
+                16384 => read_ymm::<16384>(bytes),
+                _ => read_ymm::<0>(bytes),
             }
         }
     } else {
-        words.iter().fold(0, |all, w| all ^ w)
+        super::xor(bytes)
     }
 }
 
 /// # Safety
 /// The CPU has AVX-512 F.
 #[target_feature(enable = "avx512f")]
-unsafe fn read_zmm<const DISTANCE: usize>(words: &[u64]) -> u64 {
+unsafe fn read_zmm<const DISTANCE: usize>(bytes: &[i8]) -> u64 {
     let mut sums = [_mm512_setzero_si512(); 8];
-    let (lines, rest) = words.as_chunks::<64>();
+    let (lines, rest) = bytes.as_chunks::<512>();
     for line in lines {
         for (i, sum) in sums.iter_mut().enumerate() {
-            let at = line.as_ptr().wrapping_add(8 * i).cast::<i8>();
+            let at = line.as_ptr().wrapping_add(64 * i);
             if DISTANCE > 0 {
                 _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(DISTANCE));
             }
@@ -77,18 +77,18 @@ unsafe fn read_zmm<const DISTANCE: usize>(words: &[u64]) -> u64 {
             *lane ^= value;
         }
     }
-    lanes.iter().chain(rest).fold(0, |all, w| all ^ w)
+    lanes.iter().fold(super::xor(rest), |all, lane| all ^ lane)
 }
 
 /// # Safety
 /// The CPU has AVX2.
 #[target_feature(enable = "avx2")]
-unsafe fn read_ymm<const DISTANCE: usize>(words: &[u64]) -> u64 {
+unsafe fn read_ymm<const DISTANCE: usize>(bytes: &[i8]) -> u64 {
     let mut sums = [_mm256_setzero_si256(); 8];
-    let (lines, rest) = words.as_chunks::<32>();
+    let (lines, rest) = bytes.as_chunks::<256>();
     for line in lines {
         for (i, sum) in sums.iter_mut().enumerate() {
-            let at = line.as_ptr().wrapping_add(4 * i).cast::<i8>();
+            let at = line.as_ptr().wrapping_add(32 * i);
             if DISTANCE > 0 && i % 2 == 0 {
                 _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(DISTANCE));
             }
@@ -105,7 +105,7 @@ unsafe fn read_ymm<const DISTANCE: usize>(words: &[u64]) -> u64 {
             *lane ^= value;
         }
     }
-    lanes.iter().chain(rest).fold(0, |all, w| all ^ w)
+    lanes.iter().fold(super::xor(rest), |all, lane| all ^ lane)
 }
 
 /// One lane's sum after `rounds` rounds, the sum by definition, and the number of operations.
