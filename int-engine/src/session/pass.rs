@@ -89,14 +89,14 @@ pub(crate) struct Pass {
     v8: Vec<i8>,
     mv: Vec<u16>,
     /// One for each thread.
-    scratch: Mutex<Vec<Box<Scratch>>>,
+    scratch: Mutex<Vec<Scratch>>,
     /// What a probed pass leaves of one layer.
     recorder: Mutex<Recorder>,
     pub(super) head: Head,
 }
 
 /// Lends `f` one of as many scratches as there are threads.
-fn with_scratch<R>(scratch: &Mutex<Vec<Box<Scratch>>>, f: impl FnOnce(&mut Scratch) -> R) -> R {
+fn with_scratch<R>(scratch: &Mutex<Vec<Scratch>>, f: impl FnOnce(&mut Scratch) -> R) -> R {
     let mut own = lock(scratch).pop().expect("one scratch per thread");
     let result = f(&mut own);
     lock(scratch).push(own);

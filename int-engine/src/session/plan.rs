@@ -36,8 +36,8 @@ pub(crate) struct Plan {
     pub(super) mlp_hadamard: Hadamard,
     /// r3 of spec 3.3: the smallest r with 4^r >= the block of `head_hadamard`.
     pub(super) head_shift: u32,
-    /// Memory of passes that are not running.
-    passes: Mutex<Vec<Box<Pass>>>,
+    /// Memory of a pass that has ended.
+    spare: Mutex<Option<Box<Pass>>>,
 }
 
 /// A weight matrix with its requantisation.
@@ -96,7 +96,7 @@ impl Plan {
             model,
             kernels,
             pool,
-            passes: Mutex::default(),
+            spare: Mutex::default(),
         }
     }
 
@@ -112,15 +112,12 @@ impl Plan {
 
     /// The memory of a pass that has ended, or new memory.
     pub(super) fn take_pass(&self) -> Box<Pass> {
-        crate::pool::lock(&self.passes).pop().unwrap_or_default()
+        crate::pool::lock(&self.spare).take().unwrap_or_default()
     }
 
     /// Keeps the memory of a pass for the next one. One is enough for passes that follow each other.
     pub(super) fn give_back(&self, pass: Box<Pass>) {
-        let mut passes = crate::pool::lock(&self.passes);
-        if passes.is_empty() {
-            passes.push(pass);
-        }
+        *crate::pool::lock(&self.spare) = Some(pass);
     }
 
     /// Spec 1.5 with this plan's kernels.
