@@ -6,7 +6,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use int_engine::engine::{CpuEngine, Engine, Finish, Session, generate};
+use int_engine::engine::{
+    CpuEngine, Drafter, Engine, Finish, Session, generate, generate_speculative,
+};
 use int_engine::halt::Error;
 use int_engine::kernels::Kernels;
 use int_engine::model::Model;
@@ -123,16 +125,18 @@ fn rate(tokens: usize, time: Duration) -> f64 {
     }
 }
 
-/// Greedy generation of spec 3.5 from an empty context; `each` sees every new id at once.
+/// Greedy generation of spec 3.5 from an empty context, with drafts where there is a drafter; `each` sees every new id
+/// at once.
 pub(crate) fn greedy(
     session: &mut dyn Session,
+    drafter: Option<&mut Drafter>,
     prompt: &[u32],
     max_new: usize,
     mut each: impl FnMut(u32) -> Outcome,
 ) -> Outcome<Greedy> {
     let start = Instant::now();
     let (mut prefill, mut failed) = (None, None);
-    let done = generate(session, prompt, max_new, &mut |id| {
+    let on_token = &mut |id| {
         prefill.get_or_insert_with(|| start.elapsed());
         match each(id) {
             Ok(()) => ControlFlow::Continue(()),
@@ -141,7 +145,11 @@ pub(crate) fn greedy(
                 ControlFlow::Break(())
             }
         }
-    })
+    };
+    let done = match drafter {
+        None => generate(session, prompt, max_new, on_token),
+        Some(drafter) => generate_speculative(session, drafter, prompt, max_new, on_token),
+    }
     .map_err(refused)?;
     if let Some(failure) = failed {
         return Err(failure);

@@ -111,3 +111,22 @@ fn a_text_with_control_tokens_is_text() {
     ]));
     assert!(plain["prompt_ids"].as_array().unwrap().len() > 1, "{plain}");
 }
+
+#[test]
+fn drafts_change_no_id() {
+    let plain = ["generate", "--json", "--max-new", "40", "--prompt"];
+    let prompt = "one two three four five, one two three four five, one two";
+    let base = json_of(blue(plain).arg(prompt));
+    assert_eq!(base.get("passes"), None);
+    for more in [["--backend", "auto"], ["--backend", "reference"]] {
+        let other = json_of(blue(plain).arg(prompt).arg("--speculate").args(more));
+        for key in ["prompt_ids", "output_ids", "text", "finish"] {
+            assert_eq!(other[key], base[key], "{more:?} {key}");
+        }
+        let number = |key: &str| other[key].as_u64().unwrap();
+        assert!(number("accepted") <= number("drafted") && number("passes") < 40);
+    }
+    let text =
+        text_of(blue(["generate", "--speculate", "--max-new", "40", "--prompt"]).arg(prompt));
+    assert_eq!(text.strip_suffix('\n'), base["text"].as_str());
+}

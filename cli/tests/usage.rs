@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use common::{blue, error_of, run, text_of};
 
-const COMMANDS: [&[&str]; 16] = [
+const COMMANDS: [&[&str]; 17] = [
     &["bench"],
     &["kat"],
     &["kat", "trace"],
@@ -18,6 +18,7 @@ const COMMANDS: [&[&str]; 16] = [
     &["inspect"],
     &["commit"],
     &["verify"],
+    &["verify-answer"],
     &["generate"],
     &["chat"],
     &["eval"],

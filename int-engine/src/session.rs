@@ -28,8 +28,7 @@ use crate::probe::{Op, ProbeSink};
 /// Tokens that share one pass over the head when every position's logits are wanted.
 const HEAD_TOKENS: usize = 16;
 
-/// Most tokens of a pass, and of one pass over the head, while greedy ids are asked for: most of the speed of whole
-/// passes, and not much computed in vain when the caller breaks off.
+/// Most tokens that share one pass over the head when greedy ids are asked for.
 const GREEDY_TOKENS: usize = 64;
 
 /// What the last residual row has been turned into.
@@ -201,34 +200,36 @@ impl CpuSession {
         let plan = Arc::clone(&self.plan);
         let n = plan.model.config().hidden();
         let (mut start, mut flow) = (0, ControlFlow::Continue(()));
-        while start < tokens.len() && flow.is_continue() {
-            let most = if start + PASS_TOKENS <= from {
-                PASS_TOKENS
-            } else {
-                GREEDY_TOKENS
-            };
-            let ids = &tokens[start..tokens.len().min(start + most)];
+        for ids in tokens.chunks(PASS_TOKENS) {
             let run = Run {
                 cache: &mut self.cache,
                 first: self.position,
                 ids,
             };
             pass.forward::<false>(&plan, &mut [run], None, &mut |_| {});
-            let wanted = from.saturating_sub(start).min(ids.len())..ids.len();
+            let wanted = from.saturating_sub(start).min(ids.len());
             let (mut kept, mut next) = (ids.len(), None);
-            if !wanted.is_empty() {
-                pass.head_inputs(&plan, self.position, wanted.clone())?;
-                for (i, &id) in wanted.zip(pass.head.greedy(&plan)) {
-                    (kept, next) = (i + 1, Some(id));
-                    flow = sink(self.position + i, id);
+            for first in (wanted..ids.len()).step_by(GREEDY_TOKENS) {
+                let rows = first..ids.len().min(first + GREEDY_TOKENS);
+                pass.head_inputs(&plan, self.position, rows.clone())?;
+                for (row, &id) in rows.zip(pass.head.greedy(&plan)) {
+                    flow = sink(self.position + row, id);
+                    next = Some(id);
                     if flow.is_break() {
+                        kept = row + 1;
                         break;
                     }
+                }
+                if flow.is_break() {
+                    break;
                 }
             }
             let row = &pass.residual(&plan, kept)[(kept - 1) * n..];
             self.advance(&ids[..kept], row);
             self.next = next;
+            if flow.is_break() {
+                break;
+            }
             start += kept;
         }
         self.record();

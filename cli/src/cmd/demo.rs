@@ -104,7 +104,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if !args.json {
         output::text(&format!("prompt      {PROMPT}\nanswer     "))?;
     }
-    let done = greedy(&mut *loaded.session()?, &prompt, ANSWER, |id| {
+    let done = greedy(&mut *loaded.session()?, None, &prompt, ANSWER, |id| {
         show(stream.push(id))
     })?;
     show(stream.finish())?;

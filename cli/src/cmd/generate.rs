@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use int_engine::engine::Drafter;
 use serde_json::json;
 
 use crate::backend::greedy;
@@ -15,11 +16,16 @@ const HELP: &str = "\
 Examples:
   blue generate --prompt \"It is a truth\" --max-new 40
   blue generate model.blob --tokens 1,2,3 --max-new 8 --json
+  blue generate model.blob --prompt \"a = [1, 2, 3]; b = [1, 2,\" --max-new 99 --speculate
 
 Without BLOB the embedded model answers. Text is encoded as it is: control tokens spelled out in it are
 plain characters, and nothing is added to it. --json prints one line with the keys prompt_ids,
 output_ids, text, commitment, backend, finish (stop, length or context), prefill_tokens_per_s,
-decode_tokens_per_s. output_ids and the stop id rule are those of spec 3.5.";
+decode_tokens_per_s; with --speculate also passes, drafted, accepted. output_ids and the stop id rule are
+those of spec 3.5.
+
+--speculate drafts from the prompt and the output what may come next and checks several tokens at once: the
+same ids, sooner where text repeats itself.";
 
 /// Continue a prompt, always with the most likely token.
 #[derive(clap::Args)]
@@ -36,6 +42,9 @@ pub(crate) struct Args {
     /// Most tokens to produce
     #[arg(long, value_name = "N")]
     max_new: u32,
+    /// Draft from the text so far; the ids are the same
+    #[arg(long)]
+    speculate: bool,
     #[command(flatten)]
     run: RunArgs,
     /// Print one line of JSON at the end in place of streamed text
@@ -61,8 +70,10 @@ pub(crate) fn run(args: Args) -> Outcome {
         text.push_str(&piece);
         Ok(())
     };
+    let mut drafter = args.speculate.then(Drafter::new);
     let done = greedy(
         &mut *loaded.session()?,
+        drafter.as_mut(),
         &prompt,
         args.max_new as usize,
         |id| match &mut stream {
@@ -83,7 +94,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
         return Ok(());
     }
-    output::json(&json!({
+    let mut result = json!({
         "prompt_ids": prompt,
         "output_ids": done.output,
         "text": if loaded.tokenizer.is_some() { json!(text) } else { json!(null) },
@@ -92,5 +103,12 @@ pub(crate) fn run(args: Args) -> Outcome {
         "finish": done.finish,
         "prefill_tokens_per_s": done.prefill_tokens_per_s(),
         "decode_tokens_per_s": done.decode_tokens_per_s(),
-    }))
+    });
+    if let Some(drafter) = drafter {
+        let stats = drafter.stats();
+        result["passes"] = json!(stats.passes);
+        result["drafted"] = json!(stats.drafted);
+        result["accepted"] = json!(stats.accepted);
+    }
+    output::json(&result)
 }

@@ -12,6 +12,7 @@ pub(crate) mod kat;
 pub(crate) mod logits;
 pub(crate) mod model;
 pub(crate) mod verify;
+pub(crate) mod verify_answer;
 
 /// The version of the program and of the specification that it implements.
 pub(crate) fn version() -> &'static str {

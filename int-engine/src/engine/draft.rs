@@ -18,7 +18,7 @@ const LONGEST: usize = 8;
 const ONE: u32 = 256;
 
 /// What a token more in a pass costs, where a pass of one token costs [`ONE`].
-const COST: u32 = 32;
+const COST: u32 = ONE / 5;
 
 /// Rounds between two drafts that are made only to see whether they are worth while again, at first and at most.
 const PAUSE: (u32, u32) = (2, 64);
@@ -242,8 +242,8 @@ mod tests {
             for len in [8, 64, 300, 2000] {
                 for seed in 0..4 {
                     let text = random(2 * len, vocab, seed);
-                    let speed = speed(&text, len, ONE / 10);
-                    assert!(speed >= 95, "{vocab} {len} {seed}: {speed}");
+                    let speed = speed(&text, len, COST);
+                    assert!(speed >= 94, "{vocab} {len} {seed}: {speed}");
                 }
             }
         }
