@@ -63,6 +63,18 @@ pub struct Kernels {
     pub log_scores: fn(QueryScale, &mut [i32], &[u16]) -> i32,
     /// `softmax_weights(z, top, mv, w)`: the weights of spec 1.14, mv in 0 ..= 32767; `z` is overwritten.
     pub softmax_weights: fn(&mut [i32], i32, &[u16], &mut [u16]) -> Normalizer,
+    /// `attention_output(normalizer, n, out)`: the outputs of spec 1.14; |n_i| < 2^37.
+    pub attention_output: fn(Normalizer, &[i64], &mut [i32]),
+    /// `head_norm(x, gain)`: spec 1.11 in place for one head of at most 256 values.
+    pub head_norm: fn(&mut [i32], &[i32]),
+    /// `rope(x, cos_sin, limit)`: spec 1.9 in place for one head, then sat(x_i, limit); |x_i| <= 2^22.
+    pub rope: fn(&mut [i32], &[(i32, i32)], i32),
+    /// `round_shift(x, r, limit)`: x_i = sat(rdbpot(x_i, r), limit); r <= 31.
+    pub round_shift: fn(&mut [i32], u32, i32),
+    /// `apply_gain(y, gain, out)`: out_i = y_i * gain_i; returns the largest magnitude.
+    pub apply_gain: fn(&[i32], &[i16], &mut [i64]) -> u64,
+    /// The largest value; -2^31 for an empty row.
+    pub largest: fn(&[i32]) -> i32,
 }
 
 impl Kernels {

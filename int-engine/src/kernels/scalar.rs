@@ -2,10 +2,10 @@
 
 use super::Kernels;
 use super::operands::{Inputs, Out};
-use crate::ops::attention::{self, QueryScale};
+use crate::ops::attention::{self, Normalizer, QueryScale};
 #[cfg(debug_assertions)]
 use crate::ops::proven::{Columns, DOT_PRODUCT};
-use crate::ops::{dynq, hadamard, requantize, rms, swiglu};
+use crate::ops::{dynq, hadamard, head_norm, requantize, rms, rope, rows, swiglu};
 use crate::tiles::{GROUP, TILE, View};
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -23,6 +23,12 @@ pub(super) static KERNELS: Kernels = Kernels {
     narrow: swiglu::narrow_row,
     log_scores: QueryScale::log_scores,
     softmax_weights: attention::softmax_weights,
+    attention_output: Normalizer::output,
+    head_norm: head_norm::head_norm,
+    rope: rope::rope_within,
+    round_shift: rows::round_shift,
+    apply_gain: rows::apply_gain,
+    largest: rows::largest,
 };
 
 /// Asserts that the operands of a product fit together.

@@ -159,19 +159,20 @@ impl Normalizer {
     }
 
     /// The head's output in units of s_v / (256 * 127), |out| <= 2,130,641,408.
+    #[inline(always)]
     pub fn output(self, n: &[i64], out: &mut [i32]) {
         assert_eq!(n.len(), out.len(), "one output per channel");
         let bd = bit_length(self.den);
         // In (2^30, 2^31].
-        let rd = (1u64 << (bd + 30)) / u64::from(self.den);
+        let rd = ((1u64 << (bd + 30)) / u64::from(self.den)) as u32;
         let largest = n.iter().fold(0, |m, v| m.max(v.unsigned_abs()));
         // |n| < 2^37: sn <= 6; bd in [16, 31] and c <= 15: f in [17, 53].
         let sn = bit_length_64(largest).saturating_sub(31);
         let f = bd + 22 - sn - self.c;
         let half = 1u64 << (f - 1);
         for (out, &n) in out.iter_mut().zip(n) {
-            // (|n| >> sn) * rd <= 2^62.
-            let y = ((n.unsigned_abs() >> sn) * rd + half) >> f;
+            // |n| >> sn < 2^31, times rd <= 2^62.
+            let y = (u64::from((n.unsigned_abs() >> sn) as u32) * u64::from(rd) + half) >> f;
             let y = ATTENTION_OUTPUT.within(y as i64) as i32;
             *out = if n < 0 { -y } else { y };
         }

@@ -15,4 +15,5 @@ pub mod ratio;
 pub mod requantize;
 pub mod rms;
 pub mod rope;
+pub mod rows;
 pub mod swiglu;

@@ -1,6 +1,6 @@
 //! Rotary position embedding (spec 1.9).
 
-use super::fixed::rdbpot;
+use super::fixed::{I31, rdbpot, sat};
 use crate::tables;
 
 /// Cosine and sine (Q14) of one pair's angle at a position below 32768 (spec 1.9).
@@ -24,12 +24,18 @@ pub fn rope_angle(phase: u64, position: u32) -> (i32, i32) {
 /// Domain: |x_i| <= 2^22 and Q14 `cos_sin` of hd/2 entries. Products fit int64 (2^37); outputs are at most
 /// 5,931,893 in magnitude.
 pub fn rope(x: &mut [i32], cos_sin: &[(i32, i32)]) {
+    rope_within(x, cos_sin, I31);
+}
+
+/// As [`rope`], the outputs saturated to `[-limit, limit]`.
+#[inline(always)]
+pub fn rope_within(x: &mut [i32], cos_sin: &[(i32, i32)], limit: i32) {
     let (low, high) = x.split_at_mut(cos_sin.len());
     assert_eq!(low.len(), high.len(), "hd/2 angles for a row of hd values");
     for ((a, b), &(c, s)) in low.iter_mut().zip(high).zip(cos_sin) {
         let [x, y, c, s] = [*a, *b, c, s].map(i64::from);
-        *a = rdbpot(x * c - y * s, 14) as i32;
-        *b = rdbpot(y * c + x * s, 14) as i32;
+        *a = sat(rdbpot(x * c - y * s, 14), limit);
+        *b = sat(rdbpot(y * c + x * s, 14), limit);
     }
 }
 

@@ -148,6 +148,6 @@ pub(super) fn attend(
     }
     let rows = sums.chunks_exact(hd).zip(out.chunks_exact_mut(hd));
     for ((sums, out), normalizer) in rows.zip(&scratch.normalizers) {
-        normalizer.output(sums, out);
+        (kernels.attention_output)(*normalizer, sums, out);
     }
 }

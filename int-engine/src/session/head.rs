@@ -5,6 +5,7 @@ use super::plan::{Plan, Product};
 use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::halt::{Fault, try_reserve};
+use crate::kernels::Kernels;
 use crate::kernels::operands::{Inputs, Out};
 use crate::ops::fixed::{I31, bit_length, bit_length_64};
 use crate::ops::hadamard::Direction;
@@ -61,8 +62,8 @@ const NOTHING: Best = Best {
 
 impl Best {
     /// Takes logits of consecutive ids, all above those seen before.
-    fn take(&mut self, first: usize, logits: &[i32]) {
-        let largest = logits.iter().fold(i32::MIN, |m, &v| m.max(v));
+    fn take(&mut self, kernels: &Kernels, first: usize, logits: &[i32]) {
+        let largest = (kernels.largest)(logits);
         if largest > self.logit {
             let at = logits.iter().position(|&v| v == largest).unwrap_or(0);
             *self = Self {
@@ -100,20 +101,13 @@ impl Head {
         let (r, e) = root((kernels.sum_squares)(x, sh), sh, plan.model.config().eps());
         // headroom(B) keeps each rotation below 2^31.
         let s1 = bit_length(m).saturating_sub(hadamard.headroom());
-        for (wide, &x) in wide.iter_mut().zip(x) {
-            *wide = i64::from(x);
-        }
-        (kernels.narrow)(wide, s1, y);
+        y.copy_from_slice(x);
+        (kernels.round_shift)(y, s1, I31);
         hadamard.apply(y, Direction::Transpose, kernels.butterflies);
         if PROBED {
             self.recorder.rows(position, Op::HeadUnrotate, y, n);
         }
-        let mut largest = 0;
-        for ((wide, &y), &gain) in wide.iter_mut().zip(&*y).zip(plan.model.final_gain()) {
-            // Below 2^31 * 32767 < 2^46.
-            *wide = i64::from(y) * i64::from(gain);
-            largest = largest.max(wide.unsigned_abs());
-        }
+        let largest = (kernels.apply_gain)(y, plan.model.final_gain(), wide);
         if PROBED {
             let values = wide.iter().copied();
             self.recorder.record(position, Op::HeadGain, values);
@@ -189,7 +183,7 @@ impl Head {
                 let matrix = plan.head().part(first..last);
                 matrix.product(plan, inputs, Some(scales), I31, &mut out);
                 for (t, best) in best.iter_mut().enumerate() {
-                    best.take(first, out.token(t));
+                    best.take(plan.kernels, first, out.token(t));
                 }
             }
         });

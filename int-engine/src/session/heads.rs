@@ -2,10 +2,8 @@
 
 use super::plan::Plan;
 use crate::ops::dynq::max_abs;
-use crate::ops::fixed::I16;
+use crate::ops::fixed::{I16, I31};
 use crate::ops::hadamard::Direction;
-use crate::ops::head_norm::head_norm;
-use crate::ops::rope::rope;
 use crate::probe::Op;
 
 /// The stages of a q or k head: indices of [`Q_OPS`] and [`K_OPS`].
@@ -27,28 +25,19 @@ pub(super) fn rotate_heads(
     let hd = 2 * angles.len();
     if let Some(gain) = gain {
         for head in row.chunks_exact_mut(hd) {
-            head_norm(head, gain);
+            (plan.kernels.head_norm)(head, gain);
         }
         seen(NORM, row);
     }
+    let limit = if gain.is_some() { I16 } else { I31 };
     for head in row.chunks_exact_mut(hd) {
-        rope(head, angles);
-        if gain.is_some() {
-            for v in &mut *head {
-                *v = (*v).clamp(-I16, I16);
-            }
-        }
+        (plan.kernels.rope)(head, angles, limit);
     }
     seen(ROPE, row);
     // |v| <= 5,931,893 and at most 256 values a block: below 2^31.
     plan.head_hadamard
         .apply(row, Direction::Forward, plan.kernels.butterflies);
-    let (r3, half) = (plan.head_shift, (1u32 << plan.head_shift) >> 1);
-    for v in &mut *row {
-        // sat(rdbpot(v, r3)): nearest with ties away from zero is half up on magnitudes.
-        let m = ((v.unsigned_abs() + half) >> r3).min(I16 as u32) as i32;
-        *v = if *v < 0 { -m } else { m };
-    }
+    (plan.kernels.round_shift)(row, plan.head_shift, I16);
     seen(ROTATE, row);
 }
 
@@ -72,8 +61,8 @@ mod tests {
     use crate::config::{Config, Dims, Scheme};
     use crate::kernels::Kernels;
     use crate::model::Model;
-    use crate::ops::fixed::I31;
-    use crate::ops::rope::rope_angle;
+    use crate::ops::head_norm::head_norm;
+    use crate::ops::rope::{rope, rope_angle};
     use crate::pool::Pool;
     use std::num::NonZeroUsize;
     use std::sync::Arc;

@@ -13,13 +13,12 @@ use int_engine::halt::{self, Error};
 use int_engine::kernels::Kernels;
 use int_engine::ops::attention::{QueryScale, exp2_weight};
 use int_engine::ops::dynq::clamp;
-use int_engine::ops::fixed::{isqrt, rdbpot, srdhm};
+use int_engine::ops::fixed::{I31, isqrt, rdbpot, srdhm};
 use int_engine::ops::hadamard::{Direction, Hadamard};
-use int_engine::ops::head_norm::head_norm;
 use int_engine::ops::ratio::{TokenScale, norm_scale, ratio, root_fraction};
 use int_engine::ops::requantize::Channels as EngineChannels;
 use int_engine::ops::rms::{alignment, root};
-use int_engine::ops::rope::{rope, rope_angle};
+use int_engine::ops::rope::rope_angle;
 use int_engine::toy::{self, Toy, ToyError};
 
 use super::{
@@ -121,6 +120,14 @@ impl Ops for KernelsTarget {
         }
         let mut out = vec![0; x.len()];
         (self.kernels.narrow)(x, e, &mut out);
+        // The kernel for int32: a row that differs is the result.
+        if e <= 31 && x.iter().all(|v| v.unsigned_abs() <= I31 as u64) {
+            let mut short = narrow::<i32>(x);
+            (self.kernels.round_shift)(&mut short, e, I31);
+            if short != out {
+                out = short;
+            }
+        }
         wide(&out)
     }
 
@@ -172,7 +179,7 @@ impl Ops for KernelsTarget {
     fn rope(&self, x: &[i64], cos_sin: &[(i64, i64)]) -> Vec<i64> {
         let mut x = narrow::<i32>(x);
         let angles: Vec<(i32, i32)> = cos_sin.iter().map(|&(c, s)| (c as i32, s as i32)).collect();
-        rope(&mut x, &angles);
+        (self.kernels.rope)(&mut x, &angles, I31);
         wide(&x)
     }
 
@@ -194,7 +201,7 @@ impl Ops for KernelsTarget {
 
     fn head_norm(&self, x: &[i64], gain: &[i64]) -> Vec<i64> {
         let mut x = narrow::<i32>(x);
-        head_norm(&mut x, &narrow::<i32>(gain));
+        (self.kernels.head_norm)(&mut x, &narrow::<i32>(gain));
         wide(&x)
     }
 
@@ -221,7 +228,7 @@ impl Ops for KernelsTarget {
         let mut n = vec![0; hd];
         self.kernels.weigh(&w, &v8, &mut n);
         let mut out = vec![0; hd];
-        normalizer.output(&n, &mut out);
+        (self.kernels.attention_output)(normalizer, &n, &mut out);
         wide(&out)
     }
 
@@ -263,7 +270,12 @@ impl Ops for KernelsTarget {
     }
 
     fn argmax(&self, values: &[i64], accepted_ids: usize) -> i64 {
-        engine::argmax(&narrow::<i32>(values)[..accepted_ids]).into()
+        let values = &narrow::<i32>(values)[..accepted_ids];
+        let id = engine::argmax(values);
+        // What the engine's search for the largest alone rests on: its first place, if that is another.
+        let largest = (self.kernels.largest)(values);
+        let at = values.iter().position(|&v| v == largest);
+        at.map_or(i64::from(id), |at| at as i64)
     }
 
     fn keccak256(&self, data: &[u8]) -> Hash {
@@ -338,7 +350,9 @@ struct KernelsModel(CpuEngine);
 
 impl KernelsModel {
     fn session(&self) -> Result<Box<dyn engine::Session>, Stop> {
-        self.0.session().map_err(|e| Stop::Fault(e.to_string()))
+        self.kernels
+            .session()
+            .map_err(|e| Stop::Fault(e.to_string()))
     }
 }
 
@@ -354,7 +368,7 @@ impl Model for KernelsModel {
 
     /// The prompt token by token, after its checks as a whole.
     fn logits(&self, prompt: &[u32], sink: &mut dyn FnMut(usize, &[i32])) -> Result<(), Stop> {
-        engine::check_tokens(self.0.config(), 0, prompt).map_err(|e| stopped(e.into()))?;
+        engine::check_tokens(self.kernels.config(), 0, prompt).map_err(|e| stopped(e.into()))?;
         let mut session = self.session()?;
         for (position, token) in prompt.iter().enumerate() {
             session.feed(&[*token]).map_err(stopped)?;

@@ -39,6 +39,12 @@ const NEON: Kernels = Kernels {
     narrow: scalar::KERNELS.narrow,
     log_scores: softmax::log_scores,
     softmax_weights: softmax::softmax_weights,
+    attention_output: scalar::KERNELS.attention_output,
+    head_norm: scalar::KERNELS.head_norm,
+    rope: scalar::KERNELS.rope,
+    round_shift: scalar::KERNELS.round_shift,
+    apply_gain: scalar::KERNELS.apply_gain,
+    largest: scalar::KERNELS.largest,
 };
 
 static BASE: Kernels = NEON;

@@ -28,6 +28,26 @@ fn srdhm(a: i128, b: i128) -> i128 {
     (a * b + (1 << 30)) >> 31
 }
 
+/// `sat(rdbpot(x, r), limit)`.
+pub(super) fn round_shift(x: i32, r: u32, limit: i32) -> i128 {
+    sat(rdbpot(x.into(), r.into()), limit.into())
+}
+
+/// Spec 1.9.
+pub(super) fn rope(x: &[i32], cos_sin: &[(i32, i32)], limit: i32) -> Vec<i128> {
+    let (low, high) = x.split_at(cos_sin.len());
+    let turned = |sign: i128, x: &[i32], y: &[i32]| -> Vec<i128> {
+        let values = x.iter().zip(y).zip(cos_sin);
+        values
+            .map(|((&x, &y), &(c, s))| {
+                let v = i128::from(x) * i128::from(c) + sign * i128::from(y) * i128::from(s);
+                sat(rdbpot(v, 14), limit.into())
+            })
+            .collect()
+    };
+    [turned(-1, low, high), turned(1, high, low)].concat()
+}
+
 /// `W[o] . q` of spec 3.2.
 pub(super) fn dot(a: &[i8], b: &[i8]) -> i128 {
     a.iter()

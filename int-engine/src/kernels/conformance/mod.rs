@@ -11,6 +11,7 @@ use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
 use crate::seeded::Rng;
 use crate::tiles::{GROUP, group_values};
+use operations::{attention_output, head_norm, head_rows, rope};
 
 /// Equality of a kernel's row and the formula's.
 fn same<T: Copy + Into<i128>>(got: &[T], want: &[i128], context: &str) {
@@ -319,7 +320,10 @@ macro_rules! conformance {
                 }
             }
 
-            conformance!(@tests gemm, weighted_sum, rows, requantization, mlp, butterflies, softmax);
+            conformance!(
+                @tests gemm, weighted_sum, rows, requantization, mlp, butterflies, softmax, attention_output, head_norm,
+                rope, head_rows
+            );
         })*
 
         #[test]
