@@ -1,7 +1,10 @@
-//! Matrix products of each backend on the weights of a Qwen3-0.6B, beside what bounds them in the same run: a plain read of
-//! the same memory for one token, the multiplier's peak for many.
+//! Matrix products of each backend on the weights of a Qwen3-0.6B, on one thread, beside what bounds them in the same run: a
+//! plain read of the same memory for few tokens, the multiplier's peak for many.
 //!
-//! `cargo run --release -p int-engine --example limits [rounds] [threads] [tokens,...] [backend,...]`
+//! Every 1536 rows are timed by themselves, and their shortest time of all rounds counts, so that another process on the
+//! machine does not show.
+//!
+//! `cargo run --release -p int-engine --example limits [rounds] [tokens,...] [backend,...]`
 #![allow(unsafe_code, clippy::incompatible_msrv)]
 
 use std::hint::black_box;
@@ -16,10 +19,12 @@ use int_engine::tiles::View;
 const LAYER: [(usize, usize); 4] = [(4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072)];
 const LAYERS: usize = 28;
 const HEAD: (usize, usize) = (151_936, 1024);
+/// Rows that are timed together.
+const PART: usize = 1536;
 /// Rows of a panel that several tokens share.
 const PANEL: usize = 48;
 
-/// The matrices one after another: the layers', and the head.
+/// The matrices one after another, the layers' and the head, in parts.
 fn matrices<'a>(data: &'a [i8], sums: &'a [i32], head: bool) -> Vec<View<'a>> {
     let mut at = 0;
     let mut shapes: Vec<_> = (0..LAYERS).flat_map(|_| LAYER).collect();
@@ -27,29 +32,19 @@ fn matrices<'a>(data: &'a [i8], sums: &'a [i32], head: bool) -> Vec<View<'a>> {
     let next = |(rows, cols): (usize, usize)| {
         let view = View::new(rows, cols, &data[at..], sums);
         at += rows * cols;
-        view
+        let part = move |first| view.part(first..rows.min(first + PART));
+        (0..rows).step_by(PART).map(part)
     };
-    shapes.into_iter().map(next).collect()
+    shapes.into_iter().flat_map(next).collect()
 }
 
-/// A part of every matrix for one of `threads`, whole panels.
-fn part<'a>(all: &[View<'a>], thread: usize, threads: usize) -> Vec<View<'a>> {
-    let range = |rows: usize| {
-        let len = rows.div_ceil(threads).next_multiple_of(PANEL);
-        (thread * len).min(rows)..((thread + 1) * len).min(rows)
-    };
-    all.iter().map(|v| v.part(range(v.rows()))).collect()
-}
-
-fn product(kernels: &Kernels, views: &[View<'_>], tokens: usize, packed: &[i8], out: &mut [i32]) {
-    for view in views {
-        let inputs = Inputs::packed(tokens, view.cols(), packed);
-        let mut out = Out::new(&mut out[..tokens * view.rows()], view.rows());
-        let panel = if tokens == 1 { view.rows() } else { PANEL };
-        for first in (0..view.rows()).step_by(panel) {
-            let range = first..view.rows().min(first + panel);
-            (kernels.gemm)(view.part(range.clone()), inputs, out.part(range));
-        }
+fn product(kernels: &Kernels, view: View<'_>, tokens: usize, packed: &[i8], out: &mut [i32]) {
+    let inputs = Inputs::packed(tokens, view.cols(), packed);
+    let mut out = Out::new(&mut out[..tokens * view.rows()], view.rows());
+    let panel = if tokens == 1 { view.rows() } else { PANEL };
+    for first in (0..view.rows()).step_by(panel) {
+        let range = first..view.rows().min(first + panel);
+        (kernels.gemm)(view.part(range.clone()), inputs, out.part(range));
     }
 }
 
@@ -97,44 +92,47 @@ mod bound {
     }
 }
 
-/// Seconds of `f` on each of `threads` threads at once.
-fn timed(threads: usize, f: impl Fn(usize) + Sync) -> f64 {
-    let barrier = std::sync::Barrier::new(threads);
-    let run = |thread| {
-        barrier.wait();
-        let start = Instant::now();
-        f(thread);
-        start.elapsed().as_secs_f64()
-    };
-    std::thread::scope(|scope| {
-        let run = &run;
-        let all: Vec<_> = (0..threads).map(|t| scope.spawn(move || run(t))).collect();
-        let times = all.into_iter().map(|t| t.join().expect("a thread"));
-        times.fold(0.0, f64::max)
-    })
+/// Seconds of `f` on all of the items: the sum of each one's shortest.
+fn timed<T>(rounds: usize, items: &[T], mut f: impl FnMut(&T)) -> f64 {
+    let mut best = vec![f64::INFINITY; items.len()];
+    for _ in 0..rounds {
+        for (item, best) in items.iter().zip(&mut best) {
+            let start = Instant::now();
+            f(item);
+            *best = best.min(start.elapsed().as_secs_f64());
+        }
+    }
+    best.iter().sum()
 }
 
-fn best_and_middle(times: &mut [f64]) -> (f64, f64) {
-    times.sort_by(f64::total_cmp);
-    (times[0], times[times.len() / 2])
+/// GB/s of reading what the views hold, and GOP/s of the multiplier.
+fn bounds(rounds: usize, views: &[View<'_>], bytes: f64) -> (f64, f64) {
+    #[cfg(target_arch = "x86_64")]
+    if bound::here() {
+        let read = timed(rounds, views, |view| {
+            // SAFETY: `here` has found the features.
+            black_box(unsafe { bound::read(view.data()) });
+        });
+        let peak = timed(100, &[20_000], |&steps| {
+            // SAFETY: as above.
+            black_box(unsafe { bound::peak(steps) });
+        });
+        return (1e-9 * bytes / read, 2e-9 * 64.0 * 24.0 * 20_000.0 / peak);
+    }
+    let _ = (rounds, views, bytes);
+    (f64::NAN, f64::NAN)
 }
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let number = |i: usize, default: usize| {
-        args.get(i)
-            .map_or(default, |a| a.parse().expect("a number"))
-    };
-    let (rounds, threads) = (number(0, 5), number(1, 1));
     let list = |i: usize, default: &str| -> Vec<String> {
         let text = args.get(i).cloned().unwrap_or(default.into());
         text.split(',').map(str::to_owned).collect()
     };
-    let tokens: Vec<usize> = list(2, "1,2,4,8,128")
-        .iter()
-        .map(|t| t.parse().expect("a number of tokens"))
-        .collect();
-    let backends = list(3, "avx512");
+    let number = |text: &String| -> usize { text.parse().expect("a number") };
+    let rounds = number(&list(0, "7")[0]);
+    let tokens: Vec<usize> = list(1, "1,2,4,8,16,32,128").iter().map(number).collect();
+    let backends = list(2, Kernels::detect().name);
 
     let layers: usize = LAYERS * LAYER.iter().map(|(r, c)| r * c).sum::<usize>();
     let bytes = layers + HEAD.0 * HEAD.1;
@@ -149,85 +147,27 @@ fn main() {
     }
     let data = &memory.bytes()[..bytes];
     let sums = vec![0; HEAD.0];
-
-    #[cfg(target_arch = "x86_64")]
-    let (read, peak) = {
-        let share = data.len() / threads;
-        let mut times: [Vec<f64>; 2] = Default::default();
-        for _ in 0..if bound::here() { rounds } else { 0 } {
-            times[0].push(timed(threads, |t| {
-                // SAFETY: `here` has found the features.
-                black_box(unsafe { bound::read(&data[t * share..][..share]) });
-            }));
-            times[1].push(timed(threads, |_| {
-                // SAFETY: as above.
-                black_box(unsafe { bound::peak(2_000_000) });
-            }));
-        }
-        if bound::here() {
-            let [read, peak] = times.each_mut().map(|t| best_and_middle(t));
-            let work = 2.0 * 64.0 * 24.0 * 2e6 * threads as f64;
-            let [gb, gop] = [bytes as f64 * 1e-9, work * 1e-9];
-            println!("{threads} thread(s)    best (middle of {rounds})");
-            println!(
-                "read                    {:8.2} ({:.2}) GB/s",
-                gb / read.0,
-                gb / read.1
-            );
-            println!(
-                "vpdpbusd in registers   {:8.1} ({:.1}) GOP/s",
-                gop / peak.0,
-                gop / peak.1
-            );
-            (gb / read.0, gop / peak.0)
-        } else {
-            (f64::NAN, f64::NAN)
-        }
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let (read, peak) = (f64::NAN, f64::NAN);
+    let (read, peak) = bounds(rounds, &matrices(data, &sums, true), bytes as f64);
+    println!("read {read:.2} GB/s, vpdpbusd in registers {peak:.1} GOP/s");
 
     for name in backends {
         let kernels = Kernels::by_name(&name).unwrap_or_else(|e| panic!("{e}"));
         for &tokens in &tokens {
             let few = tokens <= 8;
-            let views = matrices(data, &sums, few);
+            let bytes = if few { bytes } else { layers } as f64;
             let packed = vec![-3; tokens * 3072];
-            let mut outs = vec![vec![0; tokens * if few { HEAD.0 } else { 6144 }]; threads];
-            let outs: Vec<_> = outs.iter_mut().map(std::sync::Mutex::new).collect();
-            let mut times: Vec<f64> = (0..rounds)
-                .map(|_| {
-                    timed(threads, |t| {
-                        let views = part(&views, t, threads);
-                        let mut out = outs[t].lock().expect("no panic");
-                        // As long inputs as a pass takes together.
-                        let mut left = tokens;
-                        while left > 0 {
-                            let now = left.min(128);
-                            product(kernels, &views, now, &packed, &mut out);
-                            left -= now;
-                        }
-                    })
-                })
-                .collect();
-            let (best, middle) = best_and_middle(&mut times);
-            if few {
-                let gb = bytes as f64 * 1e-9;
-                println!(
-                    "{name:8} {tokens:4} tokens    {:8.2} ({:.2}) GB/s, {:.3} of the read",
-                    gb / best,
-                    gb / middle,
-                    gb / best / read
-                );
-            } else {
-                let gop = 2e-9 * tokens as f64 * layers as f64;
-                println!(
-                    "{name:8} {tokens:4} tokens    {:8.1} ({:.1}) GOP/s, {:.3} of the peak",
-                    gop / best,
-                    gop / middle,
-                    gop / best / peak
-                );
-            }
+            let mut out = vec![0; tokens * if few { HEAD.0 } else { 6144 }];
+            let seconds = timed(rounds, &matrices(data, &sums, few), |&view| {
+                product(kernels, view, tokens, &packed, &mut out);
+            });
+            let (gb, gop) = (1e-9 * bytes, 2e-9 * tokens as f64 * bytes);
+            println!(
+                "{name:8} {tokens:4} tokens {:8.2} GB/s, {:.3} of the read {:8.1} GOP/s, {:.3} of the peak",
+                gb / seconds,
+                gb / seconds / read,
+                gop / seconds,
+                gop / seconds / peak
+            );
         }
     }
 }

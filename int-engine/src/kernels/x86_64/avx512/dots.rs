@@ -23,9 +23,9 @@ use core::arch::x86_64::*;
 
 /// Bytes of a line: a group of a tile.
 const LINE: usize = TILE * GROUP;
-/// Lines between a line in use and the one requested from memory meanwhile, when weights are read once.
+/// Lines between a line in use and the one requested from memory meanwhile, with a single token.
 const AHEAD: usize = 64;
-/// The same within a panel that is in the second-level cache.
+/// The same within a panel, which has been requested into the second-level cache.
 const NEAR: usize = 16;
 /// Tiles of a panel: with 8 tokens, 24 accumulators.
 const PANEL: usize = 3;
@@ -50,14 +50,12 @@ pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
         out: out.as_mut_ptr(),
         stride: out.stride(),
     };
-    let blocks = inputs.tokens().div_ceil(BLOCK);
     // SAFETY: `kernels` hands out the table only on a CPU with these features; the pointers are those of slices of whole
     // tiles and of an exclusive output with one element per row and token; `blocks` yields packed tokens.
     unsafe {
-        match blocks {
-            0 => {}
-            1 => product.once(inputs.tokens(), inputs.blocks()),
-            _ => product.panels(blocks, inputs),
+        match (inputs.tokens(), inputs.blocks().next()) {
+            (1, Some((_, x))) => product.one(x.as_ptr()),
+            _ => product.panels(inputs),
         }
     }
 }
@@ -75,7 +73,7 @@ struct Product {
     stride: usize,
 }
 
-/// What the inner loop requests from memory while it runs.
+/// What the inner loop requests from memory, into the second-level cache, while it runs.
 #[derive(Clone, Copy)]
 struct Request {
     /// Lines that the next panel will read.
@@ -104,36 +102,42 @@ macro_rules! by_tokens {
 }
 
 impl Product {
-    /// The product with at most [`BLOCK`] tokens, which reads every weight once.
+    /// The product with one token, tile after tile in the order of memory.
     ///
     /// # Safety
-    /// The features; valid operands, of as many tokens.
+    /// The features; valid operands of one token, packed at `x`.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    unsafe fn once<'a>(self, tokens: usize, mut blocks: impl Iterator<Item = (usize, &'a [i8])>) {
-        let Some((_, x)) = blocks.next() else { return };
-        // SAFETY: the caller's.
-        unsafe { by_tokens!(tokens, N => self.once_by::<N>(x.as_ptr())) }
-    }
-
-    /// # Safety
-    /// The features; valid operands of MR tokens, packed at `x`.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    unsafe fn once_by<const MR: usize>(self, x: *const i8) {
-        let request = Request {
-            next: self.tiles,
-            lines: 0,
-        };
-        let mut row = 0;
-        // SAFETY: each call's tiles begin before the last row's end.
+    unsafe fn one(self, x: *const i8) {
+        // SAFETY: each step reads one line of the tile and one group; the last rows alone are written in part.
         unsafe {
-            while row + 2 * TILE < self.rows {
-                self.block::<MR, PANEL, true>(row, 0, x, request);
-                row += PANEL * TILE;
-            }
-            if row + TILE < self.rows {
-                self.block::<MR, 2, true>(row, 0, x, request);
-            } else if row < self.rows {
-                self.block::<MR, 1, true>(row, 0, x, request);
+            let mut line = self.tiles;
+            for row in (0..self.rows).step_by(TILE) {
+                let sums = _mm512_loadu_si512(self.sums.add(row).cast());
+                let zero = _mm512_setzero_si512();
+                let mut acc = [zero; STEPS];
+                acc[0] = _mm512_sub_epi32(zero, _mm512_slli_epi32::<7>(sums));
+                let mut x = x;
+                for _ in 0..self.groups / STEPS {
+                    for (u, acc) in acc.iter_mut().enumerate() {
+                        let line = line.add(u * LINE);
+                        _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(AHEAD * LINE));
+                        let x = _mm512_set1_epi32(x.add(u * GROUP).cast::<i32>().read_unaligned());
+                        *acc = _mm512_dpbusd_epi32(*acc, x, _mm512_loadu_si512(line.cast()));
+                    }
+                    line = line.add(STEPS * LINE);
+                    x = x.add(STEPS * GROUP);
+                }
+                for _ in 0..self.groups % STEPS {
+                    let y = _mm512_set1_epi32(x.cast::<i32>().read_unaligned());
+                    acc[0] = _mm512_dpbusd_epi32(acc[0], y, _mm512_loadu_si512(line.cast()));
+                    line = line.add(LINE);
+                    x = x.add(GROUP);
+                }
+                let [a, b, c, d] = acc;
+                let sum = _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d));
+                let rows = TILE.min(self.rows - row);
+                let mask = (u32::from(u16::MAX) >> (TILE - rows)) as u16;
+                _mm512_mask_storeu_epi32(self.out.add(row), mask, sum);
             }
         }
     }
@@ -143,15 +147,15 @@ impl Product {
     /// # Safety
     /// The features; valid operands.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    unsafe fn panels(self, blocks: usize, inputs: Inputs<'_>) {
+    unsafe fn panels(self, inputs: Inputs<'_>) {
         let mut row = 0;
         // SAFETY: each call's tiles begin before the last row's end.
         unsafe {
             while row < self.rows {
                 match (self.rows - row).div_ceil(TILE) {
-                    1 => self.panel::<1>(row, blocks, inputs),
-                    2 => self.panel::<2>(row, blocks, inputs),
-                    _ => self.panel::<PANEL>(row, blocks, inputs),
+                    1 => self.panel::<1>(row, inputs),
+                    2 => self.panel::<2>(row, inputs),
+                    _ => self.panel::<PANEL>(row, inputs),
                 }
                 row += PANEL * TILE;
             }
@@ -163,34 +167,32 @@ impl Product {
     /// # Safety
     /// The features; valid operands; the last of the tiles begins before the last row's end.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    unsafe fn panel<const NV: usize>(self, row: usize, blocks: usize, inputs: Inputs<'_>) {
+    unsafe fn panel<const NV: usize>(self, row: usize, inputs: Inputs<'_>) {
         let mut request = Request {
             // The panel that follows in memory, if there is one: a request of any address is harmless.
             next: self
                 .tiles
                 .wrapping_add((row / TILE + NV) * self.groups * LINE),
-            lines: (STEPS * PANEL).div_ceil(blocks),
+            lines: (STEPS * PANEL).div_ceil(inputs.tokens().div_ceil(BLOCK)),
         };
         let mut first = 0;
         for (tokens, x) in inputs.blocks() {
             let x = x.as_ptr();
             // SAFETY: the caller's; `x` are this block's tokens.
-            request.next = unsafe {
-                by_tokens!(tokens, N => self.block::<N, NV, false>(row, first, x, request))
-            };
+            request.next =
+                unsafe { by_tokens!(tokens, N => self.block::<N, NV>(row, first, x, request)) };
             first += tokens;
         }
     }
 
-    /// The sums of MR tokens with NV tiles, those from `row`; returns what [`Request`] continues with. `ONCE`: weights come
-    /// from memory and are not used again.
+    /// The sums of MR tokens with NV tiles, those from `row`; returns what [`Request`] continues with.
     ///
     /// # Safety
     /// The features; valid operands; the last of the tiles begins before the last row's end; `x` are the packed tokens from
     /// `first`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    unsafe fn block<const MR: usize, const NV: usize, const ONCE: bool>(
+    unsafe fn block<const MR: usize, const NV: usize>(
         self,
         row: usize,
         first: usize,
@@ -210,36 +212,7 @@ impl Product {
                     acc[n] = start;
                 }
             }
-            let mut next = request.next;
-            if ONCE {
-                // The lines after a tile's last are read with the next panel.
-                let ahead = AHEAD.min(self.groups);
-                let before = self.groups - ahead;
-                let jump = (NV - 1) * tile;
-                acc = steps::<MR, NV, ONCE>(
-                    acc,
-                    [tiles, x],
-                    tile,
-                    before,
-                    ahead * LINE,
-                    &mut next,
-                    0,
-                );
-                let rest = [tiles.add(before * LINE), x.add(before * MR * GROUP)];
-                let distance = ahead * LINE + jump;
-                acc = steps::<MR, NV, ONCE>(acc, rest, tile, ahead, distance, &mut next, 0);
-            } else {
-                let lines = request.lines;
-                acc = steps::<MR, NV, ONCE>(
-                    acc,
-                    [tiles, x],
-                    tile,
-                    self.groups,
-                    NEAR * LINE,
-                    &mut next,
-                    lines,
-                );
-            }
+            let (acc, next) = steps::<MR, NV>(acc, [tiles, x], tile, self.groups, request);
             for n in 0..NV {
                 let rows = TILE.min(self.rows - row - n * TILE);
                 let mask = (u32::from(u16::MAX) >> (TILE - rows)) as u16;
@@ -253,86 +226,78 @@ impl Product {
     }
 }
 
-/// The inner loop over `groups` groups: NV tiles, `tile` bytes apart, with MR packed tokens. A line `distance` bytes
-/// behind each line is requested into the second-level cache (`ONCE`) or the first, and `lines` lines from `next` every
-/// [`STEPS`] steps.
+/// The inner loop over `groups` groups: NV tiles, `tile` bytes apart, with MR packed tokens; returns the sums and the end of
+/// what was requested.
 ///
 /// # Safety
 /// The features; `groups` groups at `[tiles, x]`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-unsafe fn steps<const MR: usize, const NV: usize, const ONCE: bool>(
+unsafe fn steps<const MR: usize, const NV: usize>(
     acc: [[__m512i; NV]; MR],
     [mut tiles, mut x]: [*const i8; 2],
     tile: usize,
     groups: usize,
-    distance: usize,
-    next: &mut *const i8,
-    lines: usize,
-) -> [[__m512i; NV]; MR] {
-    let mut acc = acc;
-    let mut request = *next;
+    request: Request,
+) -> ([[__m512i; NV]; MR], *const i8) {
+    let (mut acc, mut next) = (acc, request.next);
     // SAFETY: each step reads one line of each tile and one group of each token; requests of any address are harmless.
     unsafe {
         for _ in 0..groups / STEPS {
             for u in 0..STEPS {
-                acc = step::<MR, NV, ONCE>(
-                    acc,
-                    tiles.add(u * LINE),
-                    tile,
-                    x.add(u * MR * GROUP),
-                    distance,
-                );
+                let x = x.add(u * MR * GROUP);
+                acc = step::<MR, NV>(acc, tiles.add(u * LINE), tile, x);
             }
-            if !ONCE {
-                for _ in 0..lines {
-                    _mm_prefetch::<_MM_HINT_T1>(request);
-                    request = request.wrapping_add(LINE);
-                }
+            for _ in 0..request.lines {
+                _mm_prefetch::<_MM_HINT_T1>(next);
+                next = next.wrapping_add(LINE);
             }
             tiles = tiles.add(STEPS * LINE);
             x = x.add(STEPS * MR * GROUP);
         }
         for _ in 0..groups % STEPS {
-            acc = step::<MR, NV, ONCE>(acc, tiles, tile, x, distance);
+            acc = step::<MR, NV>(acc, tiles, tile, x);
             tiles = tiles.add(LINE);
             x = x.add(MR * GROUP);
         }
     }
-    *next = request;
-    acc
+    (acc, next)
 }
 
-/// One group.
+/// One group. A line [`NEAR`] lines ahead in each tile is requested into the first-level cache.
 ///
 /// # Safety
 /// The features; a line of each tile, a group of each token.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-unsafe fn step<const MR: usize, const NV: usize, const ONCE: bool>(
+unsafe fn step<const MR: usize, const NV: usize>(
     acc: [[__m512i; NV]; MR],
     tiles: *const i8,
     tile: usize,
     x: *const i8,
-    distance: usize,
 ) -> [[__m512i; NV]; MR] {
     let mut acc = acc;
-    // SAFETY: reads the line and the group that the caller has; requests of any address are harmless.
+    // SAFETY: reads the line and the group that the caller has; requests of any address are harmless; the instruction
+    // is one of the features.
     unsafe {
         let mut w = [_mm512_setzero_si512(); NV];
         for (n, w) in w.iter_mut().enumerate() {
             let line = tiles.add(n * tile);
-            if ONCE {
-                _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(distance));
-            } else {
-                _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(distance));
-            }
+            _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(NEAR * LINE));
             *w = _mm512_loadu_si512(line.cast());
         }
         for (m, acc) in acc.iter_mut().enumerate() {
             let x = _mm512_set1_epi32(x.add(m * GROUP).cast::<i32>().read_unaligned());
             for (acc, &w) in acc.iter_mut().zip(&w) {
-                *acc = _mm512_dpbusd_epi32(*acc, x, w);
+                // `_mm512_dpbusd_epi32` as assembly, over which the compiler moves no load: it would else load operands
+                // of several steps at once, for which there are no registers.
+                core::arch::asm!(
+                    "vpdpbusd {acc}, {x}, {w}",
+                    acc = inout(zmm_reg) *acc,
+                    x = in(zmm_reg) x,
+                    w = in(zmm_reg) w,
+                    options(nostack, preserves_flags)
+                );
             }
         }
     }
