@@ -350,9 +350,7 @@ struct KernelsModel(CpuEngine);
 
 impl KernelsModel {
     fn session(&self) -> Result<Box<dyn engine::Session>, Stop> {
-        self.kernels
-            .session()
-            .map_err(|e| Stop::Fault(e.to_string()))
+        self.0.session().map_err(|e| Stop::Fault(e.to_string()))
     }
 }
 
@@ -368,7 +366,7 @@ impl Model for KernelsModel {
 
     /// The prompt token by token, after its checks as a whole.
     fn logits(&self, prompt: &[u32], sink: &mut dyn FnMut(usize, &[i32])) -> Result<(), Stop> {
-        engine::check_tokens(self.kernels.config(), 0, prompt).map_err(|e| stopped(e.into()))?;
+        engine::check_tokens(self.0.config(), 0, prompt).map_err(|e| stopped(e.into()))?;
         let mut session = self.session()?;
         for (position, token) in prompt.iter().enumerate() {
             session.feed(&[*token]).map_err(stopped)?;
