@@ -49,7 +49,7 @@ fn the_backends_are_those_of_the_architecture() {
     for (name, kernels) in Kernels::all() {
         match name {
             "scalar" => assert!(kernels.is_some()),
-            "avx2" | "avxvnni" | "avx512" => assert!(kernels.is_none() || ARCH == "x86_64"),
+            "avx2" | "avxvnni" | "avx512" | "amx" => assert!(kernels.is_none() || ARCH == "x86_64"),
             // Part of the base of every arm64 machine.
             "neon" => assert_eq!(kernels.is_some(), ARCH == "aarch64"),
             other => panic!("backend {other} belongs to no architecture"),

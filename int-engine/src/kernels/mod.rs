@@ -9,8 +9,8 @@ use crate::buffer::Buffer;
 use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
-use crate::tiles::{self, GROUP, Tiles, View};
-use operands::{Inputs, Out};
+use crate::tiles::{self, Tiles, View};
+use operands::{Form, Inputs, Out};
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod aarch64;
@@ -31,8 +31,8 @@ mod x86_64;
 pub struct Kernels {
     /// The backend's name, as [`Kernels::by_name`] takes it.
     pub name: &'static str,
-    /// What [`Inputs`] for `gemm` XOR each byte with: 0x80 where its instructions take unsigned inputs, else 0.
-    pub flip: u8,
+    /// The form in which `gemm` takes the inputs of so many tokens.
+    pub form: fn(usize) -> Form,
     /// `gemm(weights, inputs, out)`: `out[t][r] = sum_k weights[r][k] * inputs[t][k]` in int32.
     ///
     /// `out` `[tokens][rows]`; weights in -127 ..= 127, inputs in -127 ..= 127: |out| <= 65536 * 127^2 < 2^30.
@@ -96,9 +96,10 @@ impl Kernels {
         }
         let mut memory = Buffer::default();
         memory
-            .grow(x.len() / cols * cols.next_multiple_of(GROUP), "inputs")
+            .grow(Inputs::room(x.len() / cols, cols), "inputs")
             .expect("memory for packed inputs");
-        let inputs = Inputs::pack(x, cols, self.flip, memory.bytes_mut());
+        let form = (self.form)(x.len() / cols);
+        let inputs = Inputs::pack(x, cols, form, memory.bytes_mut());
         (self.gemm)(tiles.view(), inputs, Out::new(out, tiles.rows()));
     }
 
@@ -123,11 +124,15 @@ impl Kernels {
 
     /// Every backend that this crate knows, the slowest first, with `None` where this CPU or target lacks it.
     #[must_use]
-    pub fn all() -> [(&'static str, Option<&'static Self>); 4] {
+    pub fn all() -> [(&'static str, Option<&'static Self>); 5] {
         #[cfg(target_arch = "x86_64")]
-        let [avx2, avx512] = [x86_64::avx2::kernels(), x86_64::avx512::kernels()];
+        let [avx2, avx512, amx] = [
+            x86_64::avx2::kernels(),
+            x86_64::avx512::kernels(),
+            x86_64::amx::kernels(),
+        ];
         #[cfg(not(target_arch = "x86_64"))]
-        let [avx2, avx512] = [None; 2];
+        let [avx2, avx512, amx] = [None; 3];
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
         let neon = aarch64::neon::kernels();
         #[cfg(not(all(target_arch = "aarch64", target_endian = "little")))]
@@ -136,6 +141,7 @@ impl Kernels {
             ("scalar", Some(Self::scalar())),
             ("avx2", avx2),
             ("avx512", avx512),
+            ("amx", amx),
             ("neon", neon),
         ]
     }

@@ -7,56 +7,121 @@ use std::ops::Range;
 
 /// Tokens of a block of packed inputs.
 pub const BLOCK: usize = 8;
+/// Tokens and columns of a tile of inputs ([`Form::Rows`]).
+pub const INPUT_TILE: [usize; 2] = [16, 64];
 
-/// Quantised inputs of several tokens, packed for the product with a matrix in tiles.
-///
-/// Blocks of up to [`BLOCK`] tokens, each `[cols / 4][tokens of the block][4]`, columns filled up with zeros before
-/// `flip` is applied; every byte is XORed with the backend's `flip`.
+/// How a backend's product takes its inputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Blocks of up to [`BLOCK`] tokens, each `[cols / 4][tokens of the block][4]`, columns filled up with zeros before
+    /// every byte is XORed with `flip`: 0x80 where the instructions take unsigned inputs, else 0.
+    Blocks {
+        /// What each byte is XORed with.
+        flip: u8,
+    },
+    /// Row-major, tokens and columns filled up with zeros to whole tiles ([`INPUT_TILE`]).
+    Rows,
+}
+
+impl Form {
+    /// Tokens that are packed together.
+    #[must_use]
+    pub fn block(self) -> usize {
+        match self {
+            Self::Blocks { .. } => BLOCK,
+            Self::Rows => INPUT_TILE[0],
+        }
+    }
+
+    /// Bytes of the packed inputs of `tokens` tokens.
+    #[must_use]
+    pub fn len(self, tokens: usize, cols: usize) -> usize {
+        match self {
+            Self::Blocks { .. } => tokens * cols.next_multiple_of(GROUP),
+            Self::Rows => {
+                tokens.next_multiple_of(INPUT_TILE[0]) * cols.next_multiple_of(INPUT_TILE[1])
+            }
+        }
+    }
+
+    /// Packs at most [`Form::block`] tokens, `x` `[tokens][cols]`, into the whole of `block`.
+    ///
+    /// # Panics
+    /// When `block` is shorter than the packed tokens.
+    pub fn pack_block(self, x: &[i8], cols: usize, block: &mut [i8]) {
+        let tokens = x.len() / cols;
+        assert!(tokens <= self.block() && block.len() >= self.len(tokens, cols));
+        match self {
+            Self::Blocks { flip } => pack_groups(x, cols, flip, block),
+            Self::Rows => {
+                let width = cols.next_multiple_of(INPUT_TILE[1]);
+                let rows = block[..self.len(tokens, cols)].chunks_exact_mut(width);
+                let mut tokens = x.chunks_exact(cols);
+                for row in rows {
+                    let x = tokens.next().unwrap_or(&[]);
+                    row[..x.len()].copy_from_slice(x);
+                    row[x.len()..].fill(0);
+                }
+            }
+        }
+    }
+}
+
+/// Quantised inputs of several tokens, packed in the [`Form`] of a backend for the product with a matrix in tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
+    form: Form,
     tokens: usize,
     cols: usize,
     data: &'a [i8],
 }
 
 impl<'a> Inputs<'a> {
-    /// Bytes of the packed inputs of `tokens` tokens.
+    /// Bytes that are enough for the packed inputs of `tokens` tokens in any form.
     #[must_use]
-    pub fn len_of(tokens: usize, cols: usize) -> usize {
-        tokens * cols.next_multiple_of(GROUP)
+    pub fn room(tokens: usize, cols: usize) -> usize {
+        Form::Rows.len(tokens, cols)
     }
 
-    /// Packs `x`, `[tokens][cols]`, into `memory`, of which it takes the first [`Inputs::len_of`] bytes.
+    /// Packs `x`, `[tokens][cols]`, into `memory`, of which it takes the first [`Form::len`] bytes.
     ///
     /// # Panics
     /// When `x` is no whole number of rows or `memory` is too short.
     #[must_use]
-    pub fn pack(x: &[i8], cols: usize, flip: u8, memory: &'a mut [i8]) -> Self {
+    pub fn pack(x: &[i8], cols: usize, form: Form, memory: &'a mut [i8]) -> Self {
         let tokens = x.len() / cols;
         assert_eq!(tokens * cols, x.len(), "whole rows");
-        let memory = &mut memory[..Self::len_of(tokens, cols)];
-        let blocks = memory.chunks_mut(Self::len_of(BLOCK, cols));
-        for (x, block) in x.chunks(BLOCK * cols).zip(blocks) {
-            pack_block(x, cols, flip, block);
+        let blocks = memory[..form.len(tokens, cols)].chunks_mut(form.len(form.block(), cols));
+        for (x, block) in x.chunks(form.block() * cols).zip(blocks) {
+            form.pack_block(x, cols, block);
         }
-        Self {
-            tokens,
-            cols,
-            data: memory,
-        }
+        Self::packed(tokens, cols, form, memory)
     }
 
-    /// Inputs that [`pack_block`] has packed block by block.
+    /// Inputs that [`Form::pack_block`] has packed block by block.
     ///
     /// # Panics
     /// When `data` is too short.
     #[must_use]
-    pub fn packed(tokens: usize, cols: usize, data: &'a [i8]) -> Self {
+    pub fn packed(tokens: usize, cols: usize, form: Form, data: &'a [i8]) -> Self {
         Self {
+            form,
             tokens,
             cols,
-            data: &data[..Self::len_of(tokens, cols)],
+            data: &data[..form.len(tokens, cols)],
         }
+    }
+
+    /// The form.
+    #[must_use]
+    pub fn form(self) -> Form {
+        self.form
+    }
+
+    /// The packed bytes.
+    #[must_use]
+    pub fn data(self) -> &'a [i8] {
+        self.data
     }
 
     /// Tokens.
@@ -77,8 +142,12 @@ impl<'a> Inputs<'a> {
         self.cols.div_ceil(GROUP)
     }
 
-    /// The blocks in order, each with its number of tokens: `[groups][tokens][4]`.
+    /// The blocks of [`Form::Blocks`] in order, each with its number of tokens: `[groups][tokens][4]`.
+    ///
+    /// # Panics
+    /// When the form is another.
     pub fn blocks(self) -> impl Iterator<Item = (usize, &'a [i8])> {
+        assert!(self.form != Form::Rows, "inputs in blocks");
         let row = self.groups() * GROUP;
         self.data
             .chunks(BLOCK * row)
@@ -86,13 +155,9 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Packs at most [`BLOCK`] tokens, `x` `[tokens][cols]`, into the whole of `block`.
-///
-/// # Panics
-/// When `block` is shorter than the packed tokens.
-pub fn pack_block(x: &[i8], cols: usize, flip: u8, block: &mut [i8]) {
+/// A block of [`Form::Blocks`].
+fn pack_groups(x: &[i8], cols: usize, flip: u8, block: &mut [i8]) {
     let tokens = x.len() / cols;
-    assert!(tokens <= BLOCK && block.len() >= Inputs::len_of(tokens, cols));
     let flip = flip as i8;
     let whole = cols / GROUP;
     for (t, row) in x.chunks_exact(cols).enumerate() {
@@ -224,8 +289,9 @@ mod tests {
             for tokens in [1, 2, 7, 8, 9, 16, 21] {
                 for flip in [0, 0x80] {
                     let x = rng.bytes(tokens * cols);
-                    let mut memory = vec![0x33; Inputs::len_of(tokens, cols) + 5];
-                    let inputs = Inputs::pack(&x, cols, flip, &mut memory);
+                    let form = Form::Blocks { flip };
+                    let mut memory = vec![0x33; form.len(tokens, cols) + 5];
+                    let inputs = Inputs::pack(&x, cols, form, &mut memory);
                     assert_eq!((inputs.tokens(), inputs.cols()), (tokens, cols));
                     let mut first = 0;
                     for (n, block) in inputs.blocks() {
@@ -243,6 +309,29 @@ mod tests {
                         first += n;
                     }
                     assert_eq!(first, tokens);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_filled_up_to_tiles() {
+        let mut rng = Rng(4);
+        for cols in [1, 63, 64, 65, 128] {
+            for tokens in [1, 2, 15, 16, 17, 33] {
+                let x = rng.bytes(tokens * cols);
+                let mut memory = vec![0x33; Inputs::room(tokens, cols)];
+                let inputs = Inputs::pack(&x, cols, Form::Rows, &mut memory);
+                let width = cols.next_multiple_of(64);
+                assert_eq!(inputs.data().len(), tokens.next_multiple_of(16) * width);
+                for (i, &got) in inputs.data().iter().enumerate() {
+                    let (t, k) = (i / width, i % width);
+                    let want = if t < tokens && k < cols {
+                        x[t * cols + k]
+                    } else {
+                        0
+                    };
+                    assert_eq!(got, want, "{tokens} x {cols}: ({t}, {k})");
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The portable backend: the definitions themselves, in plain Rust.
 
 use super::Kernels;
-use super::operands::{Inputs, Out};
+use super::operands::{Form, Inputs, Out};
 use crate::ops::attention::{self, Normalizer, QueryScale};
 #[cfg(debug_assertions)]
 use crate::ops::proven::{Columns, DOT_PRODUCT};
@@ -10,7 +10,7 @@ use crate::tiles::{GROUP, TILE, View};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "scalar",
-    flip: 0,
+    form: |_| Form::Blocks { flip: 0 },
     gemm,
     weighted_sum: attention::weighted_sum,
     max_abs: dynq::max_abs,

@@ -43,7 +43,7 @@ impl Scratch {
         let rows = tile(group).min(tokens) * group;
         let what = "attention";
         grow(&mut self.queries, rows * hd, what)?;
-        grow(&mut self.packed, Inputs::len_of(rows, hd), what)?;
+        grow(&mut self.packed, Inputs::room(rows, hd), what)?;
         grow(&mut self.dots, rows * keys, what)?;
         grow(&mut self.weights, rows * keys, what)?;
         grow(&mut self.mk, keys, what)?;
@@ -102,7 +102,7 @@ pub(super) fn attend(
     let packed = Inputs::pack(
         &scratch.queries[..tokens * width],
         hd,
-        kernels.flip,
+        (kernels.form)(tokens * group),
         &mut scratch.packed,
     );
     // Later tokens' keys are part of the product for the earlier ones, and are left out below.

@@ -80,7 +80,7 @@ impl Head {
         let (n, what) = (config.hidden(), "the head's input");
         self.tokens = 0;
         grow(&mut self.codes, tokens * n, what)?;
-        self.packed.grow(Inputs::len_of(tokens, n), what)?;
+        self.packed.grow(Inputs::room(tokens, n), what)?;
         grow(&mut self.scales, tokens, what)?;
         grow(&mut self.wide, n, what)?;
         grow(&mut self.row, n, what)

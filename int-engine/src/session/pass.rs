@@ -117,7 +117,7 @@ impl Pass {
         grow(&mut self.positions, tokens, what)?;
         grow(&mut self.x, tokens * n, what)?;
         grow(&mut self.codes, tokens * widest, what)?;
-        self.packed.grow(Inputs::len_of(tokens, widest), what)?;
+        self.packed.grow(Inputs::room(tokens, widest), what)?;
         grow(&mut self.scales, tokens, what)?;
         grow(&mut self.a, tokens * widest, what)?;
         grow(&mut self.b, tokens * ff.max(kw), what)?;

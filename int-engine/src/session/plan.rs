@@ -1,7 +1,7 @@
 //! What every session of an engine shares, and the products with its matrices.
 
 use crate::config::Scheme;
-use crate::kernels::operands::{BLOCK, Inputs, Out, pack_block};
+use crate::kernels::operands::{Inputs, Out};
 use crate::kernels::{Kernels, prefetch};
 use crate::model::{Linear, Model};
 use crate::ops::dynq::clamp;
@@ -140,18 +140,20 @@ impl Plan {
 
     /// Packs codes, `[tokens][cols]`, into `memory`.
     pub(super) fn pack<'a>(&self, codes: &[i8], cols: usize, memory: &'a mut [i8]) -> Inputs<'a> {
-        let (tokens, flip) = (codes.len() / cols, self.kernels.flip);
-        if tokens <= BLOCK {
-            return Inputs::pack(codes, cols, flip, memory);
+        let tokens = codes.len() / cols;
+        let form = (self.kernels.form)(tokens);
+        let block = form.block();
+        if tokens <= block {
+            return Inputs::pack(codes, cols, form, memory);
         }
-        let used = &mut memory[..Inputs::len_of(tokens, cols)];
+        let used = &mut memory[..form.len(tokens, cols)];
         self.pool
-            .chunks_mut(used, Inputs::len_of(BLOCK, cols), |i, block| {
-                let first = i * BLOCK;
-                let last = tokens.min(first + BLOCK);
-                pack_block(&codes[first * cols..last * cols], cols, flip, block);
+            .chunks_mut(used, form.len(block, cols), |i, packed| {
+                let first = i * block;
+                let last = tokens.min(first + block);
+                form.pack_block(&codes[first * cols..last * cols], cols, packed);
             });
-        Inputs::packed(tokens, cols, memory)
+        Inputs::packed(tokens, cols, form, memory)
     }
 
     /// Rows of a part when the rows of some matrices are split over the threads for `tokens` inputs.

@@ -8,6 +8,7 @@ mod dots;
 mod rows;
 mod softmax;
 
+use super::super::operands::Form;
 use super::super::{Kernels, scalar};
 
 /// The table, if this CPU has NEON. The functions of the table are reachable through it alone.
@@ -26,7 +27,7 @@ pub(crate) fn without_dotprod() -> Option<&'static Kernels> {
 
 const NEON: Kernels = Kernels {
     name: "neon",
-    flip: 0,
+    form: |_| Form::Blocks { flip: 0 },
     gemm: dots::gemm_widening,
     weighted_sum: dots::weighted_sum,
     max_abs: scalar::KERNELS.max_abs,

@@ -339,7 +339,7 @@ macro_rules! conformance {
     };
 }
 
-conformance!(scalar, avx2, avx512, neon);
+conformance!(scalar, avx2, avx512, amx, neon);
 
 /// The `neon` table of a CPU with the dot product instructions has another product without them.
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]

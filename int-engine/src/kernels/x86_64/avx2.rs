@@ -6,6 +6,7 @@ mod rows;
 mod softmax;
 
 use super::super::Kernels;
+use super::super::operands::Form;
 use crate::ops::attention::Normalizer;
 use crate::ops::{dynq, hadamard, head_norm, requantize, rms, rope, rows as row_ops, swiglu};
 
@@ -19,7 +20,7 @@ static KERNELS: Kernels = TABLE;
 /// Its functions need AVX2.
 pub(super) const TABLE: Kernels = Kernels {
     name: "avx2",
-    flip: 0,
+    form: |_| Form::Blocks { flip: 0 },
     gemm: dots::gemm,
     weighted_sum: dots::weighted_sum,
     max_abs,

@@ -7,6 +7,7 @@
 mod dots;
 
 use super::super::Kernels;
+use super::super::operands::Form;
 use super::avx2;
 use crate::ops::attention::Normalizer;
 use crate::ops::{dynq, hadamard, head_norm, requantize, rms, rope, rows as row_ops, swiglu};
@@ -23,9 +24,9 @@ pub(crate) fn kernels() -> Option<&'static Kernels> {
     .then_some(&KERNELS)
 }
 
-static KERNELS: Kernels = Kernels {
+pub(super) static KERNELS: Kernels = Kernels {
     name: "avx512",
-    flip: 0x80,
+    form: |_| Form::Blocks { flip: 0x80 },
     gemm: dots::gemm,
     weighted_sum: dots::weighted_sum,
     max_abs,

@@ -1,6 +1,7 @@
 //! Backends of x86-64.
 #![allow(unsafe_code)]
 
+pub(super) mod amx;
 pub(super) mod avx2;
 pub(super) mod avx512;
 
