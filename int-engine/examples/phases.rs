@@ -179,7 +179,7 @@ fn main() {
             "dots of 2 heads, 64 keys",
             (KV_HEADS * KEYS / PAGE) as f64,
             best(|| {
-                let inputs = Inputs::pack(&q, HEAD, k.flip, &mut packed);
+                let inputs = Inputs::pack(&q, HEAD, (k.form)(q.len() / HEAD), &mut packed);
                 (k.gemm)(keys.view(), inputs, Out::new(&mut dots, PAGE));
             }),
         );
