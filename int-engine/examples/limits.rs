@@ -39,7 +39,7 @@ fn matrices<'a>(data: &'a [i8], sums: &'a [i32], head: bool) -> Vec<View<'a>> {
 }
 
 fn product(kernels: &Kernels, view: View<'_>, tokens: usize, packed: &[i8], out: &mut [i32]) {
-    let inputs = Inputs::packed(tokens, view.cols(), packed);
+    let inputs = Inputs::packed(tokens, view.cols(), (kernels.form)(tokens), packed);
     let mut out = Out::new(&mut out[..tokens * view.rows()], view.rows());
     let panel = if tokens == 1 { view.rows() } else { PANEL };
     for first in (0..view.rows()).step_by(panel) {

@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex};
 
 use super::pass::Pass;
 
-/// Rows of a product that are requantised while their accumulators are in the first-level cache, when there are
-/// several tokens.
-const PANEL: usize = 3 * TILE;
+/// Rows of a product that are requantised while their accumulators are in the cache, when there are several tokens: a
+/// multiple of what the backends multiply at once.
+const PANEL: usize = 6 * TILE;
 /// Bytes that a waiting thread fetches between looks at whether it must wait on.
 const FETCH: usize = 4096;
 
