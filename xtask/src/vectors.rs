@@ -3,6 +3,7 @@
 use crate::child;
 use crate::cross::{self, MACHINES, Toolchain};
 use anyhow::{Context, Result, bail, ensure};
+use int_engine::kernels::Kernels;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -54,18 +55,20 @@ const fn column(name: &'static str, runner: Runner, targets: &'static [&'static 
 }
 
 /// In the order of the table. `index` holds what the index says of a file: its digest, length and count.
-static COLUMNS: [Column; 13] = [
+static COLUMNS: [Column; 15] = [
     column("index", Runner::Native, &["index"]),
     column("reference", Runner::Native, &["reference"]),
     column("scalar", Runner::Native, &["scalar"]),
     column("avx2", Runner::Native, &["avx2"]),
     column("avxvnni", Runner::Native, &["avxvnni"]),
     column("avx512", Runner::Native, &["avx512"]),
+    column(AMX, Runner::Native, &["amx"]),
     column(
         "x86-64 checked",
         Runner::Checked,
         &["reference", "scalar", "avx2", "avxvnni", "avx512"],
     ),
+    column("amx checked", Runner::Checked, &["amx"]),
     column("oracle", Runner::Oracle, &["oracle"]),
     column("arm64 reference", Runner::Emulated(0), &["reference"]),
     column("arm64 scalar", Runner::Emulated(0), &["scalar"]),
@@ -75,7 +78,9 @@ static COLUMNS: [Column; 13] = [
 ];
 
 /// Backends of x86-64.
-const KERNELS: &str = "scalar,avx2,avxvnni,avx512";
+const KERNELS: &str = "scalar,avx2,avxvnni,avx512,amx";
+/// The backend that few machines have: its columns are required by name only, or where the machine has it.
+const AMX: &str = "amx";
 
 /// Threads and pages with which the engine verifies everything on this machine, besides one thread and huge pages. A
 /// column's cell passes when all settings do.
@@ -306,9 +311,14 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Column>> {
         );
     }
     let all = names.is_empty();
+    let amx = Kernels::by_name(AMX).is_ok();
+    if all && !amx {
+        eprintln!("vectors: no column of amx, which this machine lacks");
+    }
+    let by_default = |c: &Column| amx || !c.targets.contains(&AMX);
     let columns = COLUMNS
         .iter()
-        .filter(|c| all || names.iter().any(|n| n == c.name));
+        .filter(|c| (all && by_default(c)) || names.iter().any(|n| n == c.name));
     Ok(columns.collect())
 }
 
@@ -481,7 +491,9 @@ mod tests {
 
     #[test]
     fn columns_are_known() {
-        assert_eq!(chosen(&[]).unwrap().len(), COLUMNS.len());
+        let without = if Kernels::by_name(AMX).is_ok() { 0 } else { 2 };
+        assert_eq!(chosen(&[]).unwrap().len(), COLUMNS.len() - without);
+        assert_eq!(chosen(&["amx".into()]).unwrap().len(), 1);
         assert!(chosen(&["gpu".into()]).is_err());
     }
 }
