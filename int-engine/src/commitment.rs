@@ -1,5 +1,6 @@
 //! The commitment: a Keccak-256 Merkle tree over fixed chunks of the blob (spec 5).
 
+use crate::keccak::{self, Hash};
 use sha3::{Digest, Keccak256};
 
 /// Bytes of chunk 0, the record.
@@ -29,7 +30,12 @@ fn hash_parts(parts: &[&[u8]]) -> [u8; 32] {
 /// Hash of a leaf: keccak256(0x00 || chunk).
 #[must_use]
 pub fn leaf_hash(chunk: &[u8]) -> [u8; 32] {
-    hash_parts(&[&[LEAF], chunk])
+    keccak::alone(LEAF, chunk)
+}
+
+/// Appends the leaf hashes of consecutive whole chunks but the first.
+fn leaf_hashes(chunks: &[u8], leaves: &mut Vec<Hash>) {
+    keccak::each(LEAF, chunks, CHUNK, leaves);
 }
 
 fn node_hash(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
@@ -50,12 +56,24 @@ fn split(m: u64) -> u64 {
     1 << (63 - (m - 1).leading_zeros())
 }
 
-fn tree_root(leaves: &[[u8; 32]]) -> [u8; 32] {
+/// The root over `leaves`, at least one: neighbours are joined level by level, an odd last one goes up as it is, which
+/// is the tree that splits at powers of two.
+fn tree_root(leaves: &[Hash]) -> Hash {
+    let join = |level: &[Hash]| {
+        let (pairs, odd) = level.split_at(level.len() & !1);
+        let mut above = Vec::with_capacity(level.len().div_ceil(2));
+        keccak::each(NODE, pairs.as_flattened(), 64, &mut above);
+        above.extend(odd);
+        above
+    };
     if let [only] = leaves {
         return *only;
     }
-    let (left, right) = leaves.split_at(split(leaves.len() as u64) as usize);
-    node_hash(&tree_root(left), &tree_root(right))
+    let mut level = join(leaves);
+    while level.len() > 1 {
+        level = join(&level);
+    }
+    level[0]
 }
 
 /// The identity of a blob. Displays as `0x` and 64 lowercase hexadecimal digits.
@@ -114,14 +132,13 @@ pub fn chunk_count(total_len: u64) -> u64 {
         .div_ceil(CHUNK as u64)
 }
 
-/// Hashes a blob that arrives in pieces of any size.
-#[derive(Clone, Debug)]
+/// Hashes a blob that arrives in pieces of any size. Whole chunks are hashed several at once, where they lie, or from a
+/// buffer of at most eight chunks when they arrive in parts.
+#[derive(Clone)]
 pub struct Hasher {
-    leaves: Vec<[u8; 32]>,
-    current: Keccak256,
-    /// Bytes still missing in the current chunk.
-    missing: usize,
-    started: bool,
+    leaves: Vec<Hash>,
+    /// The end of what has arrived, from the start of a chunk: not hashed yet.
+    pending: Vec<u8>,
     total_len: u64,
 }
 
@@ -137,9 +154,7 @@ impl Hasher {
     pub fn new() -> Self {
         Self {
             leaves: Vec::new(),
-            current: leaf_state(),
-            missing: FIRST_CHUNK,
-            started: false,
+            pending: Vec::new(),
             total_len: 0,
         }
     }
@@ -147,30 +162,42 @@ impl Hasher {
     /// Adds the next bytes of the blob.
     pub fn update(&mut self, mut bytes: &[u8]) {
         self.total_len += bytes.len() as u64;
-        while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(self.missing));
-            self.current.update(now);
-            self.missing -= now.len();
-            self.started = true;
-            if self.missing == 0 {
-                self.close();
+        if self.leaves.is_empty() {
+            self.fill(FIRST_CHUNK, &mut bytes);
+            if self.pending.len() < FIRST_CHUNK {
+                return;
             }
-            bytes = later;
+            self.leaves.push(leaf_hash(&self.pending));
+            self.pending.clear();
         }
+        let group = keccak::lanes() * CHUNK;
+        if !self.pending.is_empty() {
+            self.fill(group, &mut bytes);
+            if self.pending.len() < group {
+                return;
+            }
+            leaf_hashes(&self.pending, &mut self.leaves);
+            self.pending.clear();
+        }
+        let (whole, rest) = bytes.split_at(bytes.len() / group * group);
+        leaf_hashes(whole, &mut self.leaves);
+        self.pending.extend_from_slice(rest);
     }
 
-    fn close(&mut self) {
-        let full = std::mem::replace(&mut self.current, leaf_state());
-        self.leaves.push(full.finalize().into());
-        self.missing = CHUNK;
-        self.started = false;
+    /// Moves bytes to `pending` until it has `len`.
+    fn fill(&mut self, len: usize, bytes: &mut &[u8]) {
+        let (now, later) = bytes.split_at(bytes.len().min(len - self.pending.len()));
+        self.pending.extend_from_slice(now);
+        *bytes = later;
     }
 
     /// The tree over all bytes given. No bytes at all count as one empty chunk.
     #[must_use]
     pub fn finish(mut self) -> Tree {
-        if self.started || self.leaves.is_empty() {
-            self.close();
+        let (whole, rest) = self.pending.split_at(self.pending.len() / CHUNK * CHUNK);
+        leaf_hashes(whole, &mut self.leaves);
+        if !rest.is_empty() || self.leaves.is_empty() {
+            self.leaves.push(leaf_hash(rest));
         }
         Tree {
             total_len: self.total_len,
@@ -179,8 +206,12 @@ impl Hasher {
     }
 }
 
-fn leaf_state() -> Keccak256 {
-    Keccak256::new_with_prefix([LEAF])
+impl std::fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hasher")
+            .field("total_len", &self.total_len)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The commitment of a whole blob in memory.
@@ -437,14 +468,26 @@ mod tests {
 
     #[test]
     fn the_hasher_cuts_the_chunks() {
-        for len in [0, 1, 1023, 1024, 1025, 66559, 66560, 66561, 200_000] {
+        for len in [
+            0,
+            1,
+            1023,
+            1024,
+            1025,
+            66559,
+            66560,
+            66561,
+            200_000,
+            1024 + 8 * 65536,
+            1024 + 19 * 65536 + 5,
+        ] {
             let data = bytes(len);
             let first = data.len().min(1024);
             let expected: Vec<_> = std::iter::once(&data[..first])
                 .chain(data[first..].chunks(65536))
                 .map(leaf_hash)
                 .collect();
-            for size in [1021, 1024, 65536, 1 << 20] {
+            for size in [1021, 1024, 65536, 300_001, 1 << 20] {
                 let mut hasher = Hasher::new();
                 data.chunks(size).for_each(|piece| hasher.update(piece));
                 let tree = hasher.finish();

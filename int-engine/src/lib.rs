@@ -44,6 +44,7 @@ pub mod commitment;
 pub mod config;
 pub mod engine;
 pub mod halt;
+mod keccak;
 pub mod kernels;
 pub mod model;
 pub mod ops;
