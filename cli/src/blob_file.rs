@@ -1,56 +1,46 @@
-//! Blob files: read in pieces, never held twice.
+//! Blob files: read once, in pieces, by several threads, never held twice.
 
-use std::io::Read;
+use std::io::{Error, Read};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use int_engine::blob::{Header, LoadError, Loader, MAX_MANIFEST_LEN, RECORD_LEN};
+use int_engine::commitment::Tree;
 use int_engine::model::Model;
+use int_engine::read::ReadError;
 
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::files;
 use crate::progress::Progress;
 use crate::sniff;
 
-/// Bytes handed on at a time.
-const PIECE: usize = 1 << 20;
-
-/// Calls `take` with each piece of the file in order.
-pub(crate) fn pieces(
-    path: &Path,
-    label: &str,
-    progress: Progress,
-    mut take: impl FnMut(&[u8]) -> Outcome,
-) -> Outcome {
-    let (mut file, len) = files::open(path)?;
-    let mut bar = progress.bytes(label, len);
-    let mut piece = vec![0; PIECE];
-    loop {
-        match file.read(&mut piece) {
-            Ok(0) => break,
-            Ok(n) => {
-                take(&piece[..n])?;
-                bar.inc(n as u64);
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(Failure::file(path, e)),
-        }
-    }
+/// The tree over a file's chunks.
+pub(crate) fn hash(path: &Path, threads: NonZeroUsize, progress: Progress) -> Outcome<Tree> {
+    let (file, len) = files::open(path)?;
+    let mut bar = progress.bytes("hashing", len);
+    let tree = Tree::read(&file, len, threads, |n| bar.inc(n)).map_err(|e| unread(path, e))?;
     bar.finish_and_clear();
-    Ok(())
+    Ok(tree)
 }
 
-/// A blob is read and checked whole; peak memory is the model and one piece.
+fn unread(path: &Path, e: ReadError) -> Failure {
+    Failure::file(path, Error::new(e.kind, e))
+}
+
+/// A blob is read and checked whole; peak memory is the model and a piece for each thread.
 ///
 /// `loader` may expect a commitment; which exit code a defect has is the caller's to say.
 pub(crate) fn load(
     path: &Path,
-    mut loader: Loader,
+    loader: Loader,
+    threads: NonZeroUsize,
     code: Code,
     progress: Progress,
 ) -> Outcome<Model> {
     let refused = |e: LoadError| {
         let e = match e {
             LoadError::Blob(e) => e,
+            LoadError::Read(e) => return unread(path, e),
             LoadError::Fault(e) => {
                 let said = format!("cannot load {}", path.display());
                 return Failure::new(Code::Runtime, anyhow::Error::new(e).context(said));
@@ -68,10 +58,13 @@ pub(crate) fn load(
         .hint("a blob is a file that `blue export` writes; copy it again or export again")
     };
     sniff::expect_blob(path)?;
-    pieces(path, "loading", progress, |piece| {
-        loader.push(piece).map_err(refused)
-    })?;
-    loader.finish().map_err(refused)
+    let (file, len) = files::open(path)?;
+    let mut bar = progress.bytes("loading", len);
+    let model = loader
+        .load(&file, len, threads, |n| bar.inc(n))
+        .map_err(refused)?;
+    bar.finish_and_clear();
+    Ok(model)
 }
 
 /// Record and manifest of a blob; the tensors are not read.

@@ -63,7 +63,8 @@ impl Loaded {
     pub(crate) fn open(blob: Option<&Path>, run: &RunArgs, progress: Progress) -> Outcome<Self> {
         let (model, tokenizer) = match blob {
             Some(path) => {
-                let model = blob_file::load(path, Loader::new(), Code::Input, progress)?;
+                let loader = Loader::new();
+                let model = blob_file::load(path, loader, run.threads(), Code::Input, progress)?;
                 let tokenizer = bundle::tokenizer(path, model.tokenizer_digest())?;
                 (model, tokenizer)
             }

@@ -163,6 +163,12 @@ fn slice(memory: &Memory, lines: usize) -> &[i8] {
     unsafe { std::slice::from_raw_parts(start.cast(), lines * LINE) }
 }
 
+/// The same bytes as int8.
+pub(crate) fn signed(bytes: &[u8]) -> &[i8] {
+    // SAFETY: both types are one byte of any value.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
+}
+
 impl Clone for Buffer {
     /// # Panics
     /// When the system has no memory for the copy.

@@ -1,7 +1,9 @@
 //! The commitment: a Keccak-256 Merkle tree over fixed chunks of the blob (spec 5).
 
 use crate::keccak::{self, Hash};
+use crate::read::{self, ReadAt, ReadError};
 use sha3::{Digest, Keccak256};
+use std::num::NonZeroUsize;
 
 /// Bytes of chunk 0, the record.
 pub const FIRST_CHUNK: usize = 1024;
@@ -33,9 +35,13 @@ pub fn leaf_hash(chunk: &[u8]) -> [u8; 32] {
     keccak::alone(LEAF, chunk)
 }
 
-/// Appends the leaf hashes of consecutive whole chunks but the first.
-fn leaf_hashes(chunks: &[u8], leaves: &mut Vec<Hash>) {
-    keccak::each(LEAF, chunks, CHUNK, leaves);
+/// Appends the leaf hashes of consecutive chunks but the first, of which the last may be shorter.
+pub(crate) fn leaf_hashes(chunks: &[u8], leaves: &mut Vec<Hash>) {
+    let (whole, rest) = chunks.split_at(chunks.len() / CHUNK * CHUNK);
+    keccak::each(LEAF, whole, CHUNK, leaves);
+    if !rest.is_empty() {
+        leaves.push(leaf_hash(rest));
+    }
 }
 
 fn node_hash(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
@@ -181,23 +187,41 @@ impl Hasher {
         }
         let (whole, rest) = bytes.split_at(bytes.len() / group * group);
         leaf_hashes(whole, &mut self.leaves);
-        self.pending.extend_from_slice(rest);
+        self.keep(rest);
+    }
+
+    /// Adds the leaf hashes of the next `len` bytes. What has been added before ends with a chunk.
+    pub(crate) fn append(&mut self, leaves: &[Hash], len: u64) {
+        debug_assert!(!self.leaves.is_empty() && self.pending.len() % CHUNK == 0);
+        leaf_hashes(&self.pending, &mut self.leaves);
+        self.pending.clear();
+        self.leaves.extend_from_slice(leaves);
+        self.total_len += len;
     }
 
     /// Moves bytes to `pending` until it has `len`.
     fn fill(&mut self, len: usize, bytes: &mut &[u8]) {
         let (now, later) = bytes.split_at(bytes.len().min(len - self.pending.len()));
-        self.pending.extend_from_slice(now);
+        self.keep(now);
         *bytes = later;
+    }
+
+    /// Appends to `pending`, whose memory stays below twice what it holds, and at most a group of chunks.
+    fn keep(&mut self, bytes: &[u8]) {
+        let len = self.pending.len() + bytes.len();
+        if len > self.pending.capacity() {
+            let capacity = (2 * len).min(keccak::lanes() * CHUNK).max(len);
+            self.pending.reserve_exact(capacity - self.pending.len());
+        }
+        self.pending.extend_from_slice(bytes);
     }
 
     /// The tree over all bytes given. No bytes at all count as one empty chunk.
     #[must_use]
     pub fn finish(mut self) -> Tree {
-        let (whole, rest) = self.pending.split_at(self.pending.len() / CHUNK * CHUNK);
-        leaf_hashes(whole, &mut self.leaves);
-        if !rest.is_empty() || self.leaves.is_empty() {
-            self.leaves.push(leaf_hash(rest));
+        leaf_hashes(&self.pending, &mut self.leaves);
+        if self.leaves.is_empty() {
+            self.leaves.push(leaf_hash(&[]));
         }
         Tree {
             total_len: self.total_len,
@@ -230,6 +254,44 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// The tree over the first `len` bytes of `source`, read once by at most `threads` threads. `progress` hears of the
+    /// bytes that have been hashed, in portions.
+    ///
+    /// # Errors
+    /// When the source cannot be read, or has fewer bytes.
+    pub fn read<S: ReadAt + ?Sized>(
+        source: &S,
+        len: u64,
+        threads: NonZeroUsize,
+        mut progress: impl FnMut(u64) + Send,
+    ) -> Result<Self, ReadError> {
+        let mut hasher = Hasher::new();
+        let mut first = read::piece_buffer(len.min(FIRST_CHUNK as u64) as usize)?;
+        read::read_exact(source, &mut first, 0)?;
+        hasher.update(&first);
+        progress(first.len() as u64);
+        if len > FIRST_CHUNK as u64 {
+            let hash = |_, bytes: &[u8]| {
+                let mut leaves = Vec::new();
+                leaf_hashes(bytes, &mut leaves);
+                leaves
+            };
+            read::in_order(
+                source,
+                FIRST_CHUNK as u64..len,
+                read::PIECE,
+                threads,
+                hash,
+                |n, leaves| {
+                    hasher.append(&leaves, n as u64);
+                    progress(n as u64);
+                    Ok::<_, ReadError>(())
+                },
+            )?;
+        }
+        Ok(hasher.finish())
+    }
+
     /// Length of the blob in bytes.
     #[must_use]
     pub fn total_len(&self) -> u64 {
@@ -494,6 +556,12 @@ mod tests {
                 assert_eq!(tree.leaves(), expected, "{len} in pieces of {size}");
                 assert_eq!(tree.total_len(), len as u64);
                 assert_eq!(tree.commitment(), commitment(&data));
+            }
+            for threads in [1, 2, 3] {
+                let (threads, mut done) = (NonZeroUsize::new(threads).unwrap(), 0);
+                let tree = Tree::read(&data[..], len as u64, threads, |n| done += n).unwrap();
+                assert_eq!((tree.leaves(), done), (&expected[..], len as u64));
+                assert!(Tree::read(&data[..], len as u64 + 1, threads, |_| {}).is_err());
             }
         }
     }

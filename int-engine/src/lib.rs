@@ -43,6 +43,7 @@ pub mod buffer;
 pub mod commitment;
 pub mod config;
 pub mod engine;
+mod fill;
 pub mod halt;
 mod keccak;
 pub mod kernels;
@@ -50,6 +51,7 @@ pub mod model;
 pub mod ops;
 mod pool;
 pub mod probe;
+pub mod read;
 #[cfg(test)]
 mod seeded;
 mod session;

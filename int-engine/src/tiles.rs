@@ -8,7 +8,8 @@
 //! Rows and columns are filled up with zeros. The layout is no part of the commitment: the loader hashes the bytes that
 //! it packs.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Pages};
+use crate::fill::Filler;
 use crate::halt::{Fault, try_resize};
 use std::ops::Range;
 
@@ -42,45 +43,70 @@ impl Tiles {
     #[must_use]
     pub fn pack(weights: &[i8], cols: usize) -> Self {
         assert!(cols > 0 && weights.len() % cols == 0, "whole rows");
-        let mut tiles = Self::new(cols);
+        let rows = weights.len() / cols;
+        let mut tiles = Self::new(cols, Pages::default());
+        let mut magnitudes = Vec::new();
         tiles
-            .push(weights, weights.len() / cols)
+            .grow(rows, rows, &mut magnitudes)
             .expect("memory for a packed matrix");
+        tiles.filler(&mut magnitudes).put(0, weights);
         tiles
     }
 
-    /// A matrix without rows, for [`Tiles::push`].
-    pub(crate) fn new(cols: usize) -> Self {
+    /// A matrix without rows, for [`Tiles::grow`].
+    pub(crate) fn new(cols: usize, pages: Pages) -> Self {
+        Self::within(cols, Buffer::new(pages))
+    }
+
+    /// A matrix without rows in this memory.
+    pub(crate) fn within(cols: usize, data: Buffer) -> Self {
         Self {
+            rows: 0,
             cols,
-            ..Self::default()
+            data,
+            sums: Vec::new(),
         }
     }
 
-    /// Appends whole rows, `weights` `[n][cols]`, to a matrix that will have at most `total` of them. Memory beyond the
-    /// rows that are there is at most that of as many again.
-    pub(crate) fn push(&mut self, weights: &[i8], total: usize) -> Result<(), Fault> {
-        let n = weights.len() / self.cols;
-        let needed = (self.rows + n).next_multiple_of(TILE);
-        let (total, what) = (total.next_multiple_of(TILE), "a tensor of the model");
-        let bytes = |rows: usize| rows.saturating_mul(self.cols.next_multiple_of(GROUP));
-        self.data.grow_within(bytes(needed), bytes(total), what)?;
-        if needed > self.sums.len() {
-            let rows = needed.max((2 * self.sums.len()).min(total));
-            try_resize(&mut self.sums, rows, 0, what)?;
+    /// Bytes of memory of a matrix of so many rows, `usize::MAX` when there are not so many.
+    pub(crate) fn size(rows: usize, cols: usize) -> usize {
+        let padded = rows.checked_next_multiple_of(TILE).unwrap_or(usize::MAX);
+        padded.saturating_mul(cols.next_multiple_of(GROUP))
+    }
+
+    /// Appends rows of zeros up to `rows`, in a matrix that will have at most `total` of them; `magnitudes` gets as many
+    /// zeros as [`Tiles::filler`] needs. Memory beyond the rows that are there is at most that of as many again, or address
+    /// space.
+    pub(crate) fn grow(
+        &mut self,
+        rows: usize,
+        total: usize,
+        magnitudes: &mut Vec<u32>,
+    ) -> Result<(), Fault> {
+        let what = "a tensor of the model";
+        let (now, all) = (Self::size(rows, self.cols), Self::size(total, self.cols));
+        self.data.grow_within(now, all, what)?;
+        let padded = rows.next_multiple_of(TILE);
+        if padded > self.sums.len() {
+            let doubled = (2 * self.sums.len()).min(total.next_multiple_of(TILE));
+            let padded = padded.max(doubled);
+            try_resize(&mut self.sums, padded, 0, what)?;
+            try_resize(magnitudes, padded, 0, what)?;
         }
-        let data = self.data.bytes_mut();
-        for (row, weights) in (self.rows..).zip(weights.chunks_exact(self.cols)) {
-            let base = index(row, 0, self.cols);
-            for (group, weights) in weights.chunks(GROUP).enumerate() {
-                let at = base + group * TILE * GROUP;
-                data[at..at + weights.len()].copy_from_slice(weights);
-            }
-            // At most 65536 weights of magnitude at most 128: below 2^24.
-            self.sums[row] = weights.iter().map(|&w| i32::from(w)).sum();
-        }
-        self.rows += n;
+        self.rows = self.rows.max(rows);
         Ok(())
+    }
+
+    /// What fills the rows; `magnitudes` belongs to this matrix alone, as [`Tiles::grow`] left it.
+    pub(crate) fn filler<'a>(&'a mut self, magnitudes: &'a mut [u32]) -> Filler<'a> {
+        let padded = self.rows.next_multiple_of(TILE);
+        let size = Self::size(self.rows, self.cols);
+        Filler::new(
+            self.cols,
+            &mut self.data.bytes_mut()[..size],
+            &mut self.sums[..padded],
+            &mut magnitudes[..padded],
+        )
     }
 
     /// Output channels.
@@ -230,11 +256,16 @@ mod tests {
                 let tiles = Tiles::pack(&weights, cols);
                 assert_eq!((tiles.rows(), tiles.cols()), (rows, cols));
                 assert_eq!(tiles.to_rows(), weights, "{rows} x {cols}");
-                let mut pushed = Tiles::new(cols);
-                for piece in weights.chunks(3 * cols) {
-                    pushed.push(piece, rows).unwrap();
+                let (mut grown, mut magnitudes) = (Tiles::new(cols, Pages::Small), vec![]);
+                for row in 1..=rows {
+                    grown.grow(row, rows, &mut magnitudes).unwrap();
+                    let at = (row - 1) * cols;
+                    grown
+                        .filler(&mut magnitudes)
+                        .put(at, &weights[at..at + cols]);
                 }
-                assert_eq!(pushed.to_rows(), weights);
+                assert_eq!(grown.to_rows(), weights);
+                assert_eq!(grown.view().sums(), tiles.view().sums());
                 let view = tiles.view();
                 assert_eq!(view.data().len(), rows.div_ceil(16) * view.groups() * 64);
                 for (row, &sum) in weights.chunks(cols).zip(view.sums()) {

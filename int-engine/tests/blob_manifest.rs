@@ -351,7 +351,7 @@ fn a_loaded_model_takes_its_size() {
             .try_for_each(|piece| loader.push(piece))
             .and_then(|()| loader.finish())
     });
-    let model = model.unwrap();
+    model.unwrap();
     // A tensor may be held twice while it grows.
     assert!(whole < 2 * blob.len(), "{whole} of {}", blob.len());
 }

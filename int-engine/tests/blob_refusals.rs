@@ -54,6 +54,7 @@ fn refused(error: LoadError) -> BlobError {
     match error {
         LoadError::Blob(error) => error,
         LoadError::Fault(fault) => panic!("{fault}"),
+        LoadError::Read(error) => panic!("{error}"),
     }
 }
 

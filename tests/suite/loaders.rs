@@ -4,6 +4,7 @@
 #[path = "common/random_blob.rs"]
 mod random_blob;
 
+use int_engine::blob::Loader;
 use int_engine::engine::{CpuEngine, Engine};
 use int_engine::kernels::Kernels;
 use int_engine::model::Model;
@@ -12,9 +13,12 @@ use random_blob::{Rng, Shape, Style, build, shapes};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// Both readers on the same bytes; `true` when both accept.
+/// Both readers on the same bytes, and the engine's on the bytes as a file; `true` when both accept.
 fn compare(bytes: &[u8], what: &str) -> bool {
     let engine = Model::from_bytes(bytes);
+    let two = NonZeroUsize::new(2).unwrap();
+    let file = Loader::new().load(bytes, bytes.len() as u64, two, |_| {});
+    assert!(file == engine, "{what}: another model or error as a file");
     let reference = int_reference::Model::from_blob(bytes);
     match (engine, reference) {
         (Err(_), Err(_)) => false,

@@ -1,12 +1,14 @@
 //! `blue commit`: the commitment of a file, and proofs of its chunks.
 
 use std::io::{Read, Seek, SeekFrom};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use int_engine::commitment::{CHUNK, FIRST_CHUNK, Hasher, Tree, verify_chunk};
+use int_engine::commitment::{CHUNK, FIRST_CHUNK, Tree, verify_chunk};
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
+use crate::loaded::{parse_threads, threads};
 use crate::progress::Progress;
 use crate::sniff::{Kind, expect_blob, sniff};
 use crate::{blob_file, files, output};
@@ -30,6 +32,9 @@ pub(crate) struct Args {
     /// Print the Merkle proof of this chunk as JSON
     #[arg(long, value_name = "CHUNK")]
     proof: Option<usize>,
+    /// Threads; the result does not depend on it [default: all]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<NonZeroUsize>,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -37,12 +42,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let declared = declared_len(&args.blob)?;
-    let mut hasher = Hasher::new();
-    blob_file::pieces(&args.blob, "hashing", Progress::new(args.json), |piece| {
-        hasher.update(piece);
-        Ok(())
-    })?;
-    let tree = hasher.finish();
+    let progress = Progress::new(args.json);
+    let tree = blob_file::hash(&args.blob, threads(args.threads), progress)?;
     if tree.total_len() != declared {
         return Err(changed(&args.blob));
     }

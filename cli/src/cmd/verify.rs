@@ -1,5 +1,6 @@
 //! `blue verify`: the whole file against a commitment.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use int_engine::blob::Loader;
@@ -7,6 +8,7 @@ use int_engine::commitment::Commitment;
 use serde_json::json;
 
 use crate::failure::{Code, Outcome};
+use crate::loaded::{parse_threads, threads};
 use crate::progress::Progress;
 use crate::{blob_file, bundle, output};
 
@@ -27,6 +29,9 @@ pub(crate) struct Args {
     /// The expected commitment: 0x and 64 hexadecimal digits
     #[arg(long, value_name = "0x…")]
     commitment: Commitment,
+    /// Threads; the result does not depend on it [default: all]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<NonZeroUsize>,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -47,6 +52,7 @@ fn check(args: &Args) -> Outcome {
     let model = blob_file::load(
         &args.blob,
         Loader::new().expect(args.commitment),
+        threads(args.threads),
         Code::Mismatch,
         Progress::new(args.json),
     )?;

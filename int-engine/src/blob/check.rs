@@ -97,12 +97,18 @@ impl Checker {
         Ok(())
     }
 
+    /// As [`Checker::feed`] for all of a tensor of weights that was checked elsewhere, by [`weights`] and with this largest
+    /// row sum of absolute values.
+    pub(super) fn weights(&mut self, largest: u64) {
+        self.largest = largest;
+    }
+
     fn elements(&mut self, entry: &Entry, bytes: &[u8]) -> Result<(), BlobError> {
         let first = self.seen;
         match entry.role {
             Role::Weight { cols, .. } => {
                 if bytes.contains(&(i8::MIN as u8)) {
-                    within(entry, first, int8(bytes), WEIGHT)?;
+                    weights(entry, first, bytes)?;
                 }
                 self.row_sums(bytes, cols);
             }
@@ -153,6 +159,23 @@ impl Checker {
             }
             bytes = later;
         }
+    }
+}
+
+/// Checks weights from element `first` of `entry` on.
+pub(super) fn weights(entry: &Entry, first: u64, bytes: &[u8]) -> Result<(), BlobError> {
+    within(entry, first, int8(bytes), WEIGHT)
+}
+
+/// Checks bytes from position `at` of the file on, which lie in the gap before `entry`.
+pub(super) fn gap(entry: &Entry, at: u64, bytes: &[u8]) -> Result<(), BlobError> {
+    match bytes.iter().position(|&b| b != 0) {
+        Some(i) => Err(BlobError::Gap {
+            tensor: entry.name.clone(),
+            offset: at + i as u64,
+            found: bytes[i],
+        }),
+        None => Ok(()),
     }
 }
 

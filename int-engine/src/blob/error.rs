@@ -3,6 +3,7 @@
 use crate::commitment::Commitment;
 use crate::config::ConfigError;
 use crate::halt::Fault;
+use crate::read::ReadError;
 
 /// Why a byte string is not a blob (spec 4): the same verdict on every machine.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -227,4 +228,7 @@ pub enum LoadError {
     /// This machine failed, which says nothing about the bytes.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// The bytes could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }

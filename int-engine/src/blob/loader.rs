@@ -1,20 +1,21 @@
 //! The loader: from bytes in pieces of any size to a [`Model`].
 
-use super::check::Checker;
-use super::column::Column;
 use super::header::plan;
+use super::tensors::Tensors;
 use super::{BlobError, Entry, Header, LoadError, RECORD_LEN, Record};
-use crate::commitment::{Commitment, Hasher};
-use crate::config::{Config, Scheme};
-use crate::model::{Embedding, Head, Layer, Linear, Model, StaticScales};
-use crate::tiles::Tiles;
+use crate::buffer::Pages;
+use crate::commitment::{CHUNK, Commitment, FIRST_CHUNK, Hasher};
+use crate::model::Model;
+use crate::read::{self, PIECE, ReadAt};
+use std::num::NonZeroUsize;
 
-/// Bytes that are hashed, checked and stored at a time, while they are in the cache.
-const PIECE: usize = 1 << 18;
-
-/// Reads a blob that arrives in pieces of any size. Each byte is hashed once and checked once while it is in the cache.
-/// Memory grows with the bytes that have arrived, never with a declared size alone: a tensor's allocation doubles until
-/// it has the tensor's size, so while it grows its elements are moved, and for a moment held twice.
+/// Makes a [`Model`] of a blob: of bytes that arrive in pieces of any size by [`Loader::push`], or of a file by
+/// [`Loader::load`]. Both give the same model or the same error.
+///
+/// Each byte is read once; the bytes that are used are the bytes that were hashed and checked. Memory grows with the bytes
+/// that have arrived, never with a declared size alone. A tensor of 2 MiB or more gets its address space when it begins, on
+/// Linux, and takes memory as it fills; else its allocation doubles until it has the tensor's size, so while it grows its
+/// elements are moved, and for a moment held twice.
 pub struct Loader {
     hasher: Hasher,
     /// Bytes taken so far.
@@ -22,6 +23,11 @@ pub struct Loader {
     stage: Stage,
     expected: Option<Commitment>,
     failed: Option<LoadError>,
+    pages: Pages,
+    /// Bytes of a piece of a file, a multiple of a chunk.
+    piece: usize,
+    /// Length of the file, when it is known.
+    len: Option<u64>,
 }
 
 enum Stage {
@@ -32,15 +38,6 @@ enum Stage {
         bytes: Vec<u8>,
     },
     Tensors(Box<Tensors>),
-}
-
-struct Tensors {
-    header: Header,
-    checker: Checker,
-    /// The tensors read so far; the last one may be incomplete.
-    columns: Vec<Column>,
-    /// Index of the tensor that is being read or comes next.
-    current: usize,
 }
 
 impl Default for Loader {
@@ -59,6 +56,9 @@ impl Loader {
             stage: Stage::Record(Vec::new()),
             expected: None,
             failed: None,
+            pages: Pages::default(),
+            piece: PIECE,
+            len: None,
         }
     }
 
@@ -66,6 +66,20 @@ impl Loader {
     #[must_use]
     pub fn expect(mut self, commitment: Commitment) -> Self {
         self.expected = Some(commitment);
+        self
+    }
+
+    /// The pages of the memory for weights; the model is the same with either.
+    #[must_use]
+    pub fn pages(mut self, pages: Pages) -> Self {
+        self.pages = pages;
+        self
+    }
+
+    /// Chunks that a thread of [`Loader::load`] reads at a time, 8 if not set; the model is the same with any.
+    #[must_use]
+    pub fn chunks_at_a_time(mut self, chunks: NonZeroUsize) -> Self {
+        self.piece = CHUNK.saturating_mul(chunks.get());
         self
     }
 
@@ -131,7 +145,7 @@ impl Loader {
     }
 
     /// Goes on to the tensors when the manifest is complete.
-    fn end_of_manifest(&mut self) -> Result<(), BlobError> {
+    fn end_of_manifest(&mut self) -> Result<(), LoadError> {
         if let Stage::Manifest {
             record,
             entries,
@@ -140,16 +154,51 @@ impl Loader {
         {
             if bytes.len() == record.manifest_len as usize {
                 let header = Header::from_parts(record.clone(), std::mem::take(entries), bytes)?;
-                let tensors = Tensors {
-                    header,
-                    checker: Checker::default(),
-                    columns: Vec::new(),
-                    current: 0,
-                };
+                let whole = self.len == Some(header.total_len);
+                let tensors = Tensors::new(header, self.pages, whole)?;
                 self.stage = Stage::Tensors(Box::new(tensors));
             }
         }
         Ok(())
+    }
+
+    /// The model of the `len` bytes of `source`, a file or bytes in memory, read by at most `threads` threads. `progress`
+    /// hears of the bytes that have been taken, in portions.
+    ///
+    /// A file of another length than its header implies has an error, and is read by one thread to find the first.
+    ///
+    /// # Errors
+    /// As [`Loader::push`] and [`Loader::finish`]; [`LoadError::Read`] when the source cannot be read, or has fewer bytes.
+    ///
+    /// # Panics
+    /// When bytes were pushed before.
+    pub fn load<S: ReadAt + ?Sized>(
+        mut self,
+        source: &S,
+        len: u64,
+        threads: NonZeroUsize,
+        mut progress: impl FnMut(u64) + Send,
+    ) -> Result<Model, LoadError> {
+        assert_eq!(self.at, 0, "a loader that has taken nothing");
+        self.len = Some(len);
+        let first = self.piece.saturating_add(FIRST_CHUNK);
+        let mut buffer = read::piece_buffer(len.min(first as u64) as usize)?;
+        while self.at < len {
+            if let Stage::Tensors(tensors) = &mut self.stage {
+                if tensors.header.total_len == len {
+                    let (at, piece, hasher) = (self.at, self.piece, &mut self.hasher);
+                    tensors.read(source, at, piece, threads, hasher, progress)?;
+                    self.at = len;
+                    break;
+                }
+            }
+            let most = if self.at == 0 { first } else { self.piece };
+            let n = (len - self.at).min(most as u64) as usize;
+            read::read_exact(source, &mut buffer[..n], self.at)?;
+            self.push(&buffer[..n])?;
+            progress(n as u64);
+        }
+        self.finish()
     }
 
     /// The model, after the last byte.
@@ -197,158 +246,6 @@ fn fill(buffer: &mut Vec<u8>, len: usize, bytes: &[u8]) -> usize {
     let taken = bytes.len().min(len - buffer.len());
     buffer.extend_from_slice(&bytes[..taken]);
     taken
-}
-
-impl Tensors {
-    /// Takes bytes at position `at` of the file, up to the end of a gap or tensor; returns how many.
-    fn take(&mut self, at: u64, bytes: &[u8]) -> Result<usize, LoadError> {
-        let Some(entry) = self.header.entries.get(self.current) else {
-            return Err(BlobError::TrailingBytes {
-                expected: self.header.total_len,
-            }
-            .into());
-        };
-        let available = bytes.len() as u64;
-        if at < entry.offset {
-            let gap = &bytes[..available.min(entry.offset - at) as usize];
-            if let Some(i) = gap.iter().position(|&b| b != 0) {
-                return Err(BlobError::Gap {
-                    tensor: entry.name.clone(),
-                    offset: at + i as u64,
-                    found: gap[i],
-                }
-                .into());
-            }
-            return Ok(gap.len());
-        }
-        if at == entry.offset {
-            self.columns.push(Column::new(entry));
-        }
-        let left = entry.offset + entry.length - at;
-        let part = &bytes[..available.min(left) as usize];
-        let column = &mut self.columns[self.current];
-        self.checker.feed(entry, part, |elements| {
-            Ok::<_, LoadError>(column.push(entry, elements)?)
-        })?;
-        if part.len() as u64 == left {
-            self.checker.close(entry)?;
-            self.current += 1;
-        }
-        Ok(part.len())
-    }
-
-    fn build(self, commitment: Commitment) -> Model {
-        let Header {
-            config,
-            tokenizer_digest,
-            metadata,
-            total_len,
-            ..
-        } = self.header;
-        let mut t = Columns(self.columns.into_iter());
-        let c = &config;
-        let embed = Embedding {
-            weight: t.tiles(),
-            mult: t.int32(),
-            shift: t.int8(),
-        };
-        let rope_phase = t.uint64();
-        let layers = (0..c.layers()).map(|_| t.layer(c)).collect();
-        let final_gain = t.int16();
-        let pre_shift = t.int32()[0];
-        let weight = (!c.tied()).then(|| t.tiles());
-        let head = Head {
-            weight,
-            mult: t.int32(),
-            shift: t.int8(),
-            pre_shift,
-        };
-        Model {
-            embed,
-            rope_phase,
-            layers,
-            final_gain,
-            head,
-            config,
-            commitment,
-            tokenizer_digest,
-            metadata,
-            blob_len: total_len,
-        }
-    }
-}
-
-/// The complete tensors in directory order, whose types the directory fixes.
-struct Columns(std::vec::IntoIter<Column>);
-
-macro_rules! typed {
-    ($($name:ident, $variant:ident, $element:ty;)*) => {
-        $(fn $name(&mut self) -> Vec<$element> {
-            match self.0.next() {
-                Some(Column::$variant(values)) => values,
-                _ => unreachable!("the directory has another order of types"),
-            }
-        })*
-    };
-}
-
-impl Columns {
-    typed! {
-        int8, Int8, i8;
-        int16, Int16, i16;
-        int32, Int32, i32;
-        uint64, Uint64, u64;
-    }
-
-    fn tiles(&mut self) -> Tiles {
-        match self.0.next() {
-            Some(Column::Weights(tiles, _)) => tiles,
-            _ => unreachable!("the directory has another order of types"),
-        }
-    }
-
-    fn linear(&mut self, pre_shift: i32) -> Linear {
-        Linear {
-            weight: self.tiles(),
-            mult: self.int32(),
-            shift: self.int8(),
-            pre_shift,
-        }
-    }
-
-    /// The checker has left no negative value.
-    fn static_scales(&mut self) -> StaticScales {
-        let k = self.int32();
-        StaticScales {
-            attn_norm: k[0] as u32,
-            mlp_norm: k[1] as u32,
-            o: k[2] as u32,
-            down_shift: k[3] as u32,
-            down: k[4] as u32,
-        }
-    }
-
-    fn layer(&mut self, c: &Config) -> Layer {
-        let k = self.int32();
-        let static_scales = (c.scheme() == Scheme::Static).then(|| self.static_scales());
-        let (q, key, v) = (self.linear(k[0]), self.linear(k[1]), self.linear(k[2]));
-        let q_gain = c.qk_norm().then(|| self.int32());
-        let k_gain = c.qk_norm().then(|| self.int32());
-        Layer {
-            static_scales,
-            q,
-            k: key,
-            v,
-            o: self.linear(k[3]),
-            gate: self.linear(k[4]),
-            up: self.linear(k[5]),
-            down: self.linear(k[6]),
-            q_gain,
-            k_gain,
-            score_mult: k[7],
-            score_shift: k[8],
-        }
-    }
 }
 
 impl Model {

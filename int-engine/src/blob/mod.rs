@@ -11,6 +11,7 @@ mod error;
 mod header;
 mod loader;
 mod record;
+mod tensors;
 mod writer;
 
 pub use directory::{Dtype, Entry};

@@ -37,6 +37,7 @@ fn load(bytes: &[u8], expected: Commitment) -> Result<Model, BlobError> {
     result.map_err(|e| match e {
         LoadError::Blob(e) => e,
         LoadError::Fault(e) => panic!("{e}"),
+        LoadError::Read(e) => panic!("{e}"),
     })
 }
 

@@ -195,7 +195,8 @@ fn load(args: &Args) -> Outcome<(Arc<Model>, Bytes<'_>)> {
     match &args.model {
         Some(path) => {
             let progress = Progress::new(args.json);
-            let model = blob_file::load(path, Loader::new(), Code::Input, progress)?;
+            let threads = threads(args.threads);
+            let model = blob_file::load(path, Loader::new(), threads, Code::Input, progress)?;
             let bytes = move || std::fs::read(path).map_err(|e| Failure::file(path, e));
             Ok((Arc::new(model), Box::new(bytes)))
         }
