@@ -7,6 +7,7 @@ use std::path::Path;
 use tempfile::{Builder, NamedTempFile};
 
 use crate::failure::{Code, Context, Failure, Outcome};
+use crate::progress::Progress;
 
 /// The folder that holds `path`.
 pub(crate) fn folder_of(path: &Path) -> &Path {
@@ -31,6 +32,34 @@ pub(crate) fn open(path: &Path) -> Outcome<(File, u64)> {
     }
     let file = File::open(path).map_err(|e| Failure::file(path, e))?;
     Ok((file, facts.len()))
+}
+
+/// Bytes handed on at a time.
+const PIECE: usize = 1 << 20;
+
+/// Calls `take` with each piece of the file in order.
+pub(crate) fn pieces(
+    path: &Path,
+    label: &str,
+    progress: Progress,
+    mut take: impl FnMut(&[u8]) -> Outcome,
+) -> Outcome {
+    let (mut file, len) = open(path)?;
+    let mut bar = progress.bytes(label, len);
+    let mut piece = vec![0; PIECE];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => break,
+            Ok(n) => {
+                take(&piece[..n])?;
+                bar.inc(n as u64);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Failure::file(path, e)),
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
 }
 
 /// Reads a regular file whole.

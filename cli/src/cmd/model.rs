@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::failure::{Context, Failure, Outcome};
 use crate::progress::Progress;
-use crate::{blob_file, files, output};
+use crate::{files, output};
 
 const HELP: &str = "\
 Examples:
@@ -267,7 +267,7 @@ fn expect_digest(path: &Path, expected: &str, progress: Progress) -> Outcome {
 /// SHA-256 of a file as hexadecimal digits.
 fn sha256(path: &Path, progress: Progress) -> Outcome<String> {
     let mut hash = Sha256::new();
-    blob_file::pieces(path, "verifying", progress, |piece| {
+    files::pieces(path, "verifying", progress, |piece| {
         hash.update(piece);
         Ok(())
     })?;
