@@ -1,5 +1,7 @@
-//! Mistakes planted in the reference, one at a time, and which levels of the known answers notice each.
+//! Mistakes planted in the reference or in the kernels, one at a time, and what notices each: levels of the known
+//! answers, or tests of the conformance suite.
 
+mod kernels;
 mod levels;
 mod list;
 mod plant;
@@ -42,6 +44,14 @@ pub(crate) struct Options {
     /// Processes at once (default: one a processor)
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
+    /// Plant mistakes in the kernels instead, and ask the conformance suite; --only then takes backend/mistake
+    #[arg(long, conflicts_with_all = ["details", "jobs"])]
+    kernels: bool,
+    /// Fail unless the mistakes of these backends can be asked, on this machine or under emulation
+    #[arg(long, value_delimiter = ',', requires = "kernels")]
+    require: Vec<String>,
+    #[command(flatten)]
+    cross: crate::cross::Options,
 }
 
 /// A running process that answers for mutants in order.
@@ -200,6 +210,9 @@ fn first_notice(notices: &Notices) -> Option<(&'static str, &Notice)> {
 
 /// Plants every mistake, asks every level, and prints who notices.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.kernels {
+        return kernels::run(options);
+    }
     let (root, all) = (child::root(), list::all());
     let chosen = chosen(&all, &options.only)?;
     if !options.json {
@@ -237,7 +250,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         eprint!("{}", report::details(&caught));
     }
     if options.write {
-        kat::set::write(&root.join(report::PAGE), report::page(&caught).as_bytes())?;
+        report::write_section(&root, Some(&report::page(&caught)), None)?;
     }
     let missed: Vec<&str> = caught
         .iter()

@@ -2,11 +2,16 @@
 
 use super::levels::{LEVELS, Notice, Notices};
 use super::list::Mutant;
+use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// Where the table is kept, below the repository's root.
 pub(super) const PAGE: &str = "docs/MUTATIONS.md";
+
+/// Where the section of the kernels begins.
+pub(super) const KERNELS: &str = "## Mistakes in the kernels\n";
 
 const INTRODUCTION: &str = "\
 # Mutation score of the known answers
@@ -129,6 +134,20 @@ pub(super) fn page(caught: &[Caught]) -> String {
     )
 }
 
+/// Writes the page with a new first part, or with a new section of the kernels, the other part as it was.
+pub(super) fn write_section(root: &Path, first: Option<&str>, kernels: Option<&str>) -> Result<()> {
+    let path = root.join(PAGE);
+    let old = std::fs::read_to_string(&path).unwrap_or_default();
+    let (old_first, old_kernels) = match old.find(KERNELS) {
+        Some(at) => old.split_at(at),
+        None => (old.as_str(), ""),
+    };
+    let first = first.unwrap_or(old_first).trim_end();
+    let page = format!("{first}\n\n{}", kernels.unwrap_or(old_kernels));
+    kat::set::write(&path, format!("{}\n", page.trim_end()).as_bytes())?;
+    Ok(())
+}
+
 /// Every notice in full.
 pub(super) fn details(caught: &[Caught]) -> String {
     let mut text = String::new();
@@ -178,7 +197,8 @@ mod tests {
     #[test]
     fn the_page_lists_exactly_the_mutants_and_misses_none() {
         let page = std::fs::read_to_string(crate::child::root().join(PAGE)).unwrap();
-        let rows: Vec<&str> = page.lines().filter(|l| l.starts_with("| `")).collect();
+        let first = page.split(KERNELS).next().unwrap();
+        let rows: Vec<&str> = first.lines().filter(|l| l.starts_with("| `")).collect();
         let listed: Vec<String> = rows
             .iter()
             .map(|row| row.split(" | ").take(4).collect::<Vec<_>>().join(" | "))

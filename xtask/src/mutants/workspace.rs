@@ -24,7 +24,7 @@ serde_json.workspace = true
 const MEMBERS: &str = "members = [\"int-engine\", \"int-engine/reference\", \"kat\", \"runner\"]";
 
 /// Writes a file unless it has these bytes, so that its time tells cargo of changes.
-fn write(path: &Path, text: &str) -> Result<()> {
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
     if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());
     }
@@ -35,12 +35,13 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// Links everything in `from` but `except` into `to`.
-fn link(from: &Path, to: &Path, except: &str) -> Result<()> {
+pub(super) fn link(from: &Path, to: &Path, except: &[&str]) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let entry = entry?;
         let at = to.join(entry.file_name());
-        if entry.file_name() != except && fs::symlink_metadata(&at).is_err() {
+        let kept = except.iter().any(|name| entry.file_name() == *name);
+        if !kept && fs::symlink_metadata(&at).is_err() {
             symlink(entry.path(), &at).with_context(|| at.display().to_string())?;
         }
     }
@@ -48,20 +49,20 @@ fn link(from: &Path, to: &Path, except: &str) -> Result<()> {
 }
 
 /// The root manifest with other members.
-fn manifest(text: &str) -> Result<String> {
+pub(super) fn manifest(text: &str, members: &'static str) -> Result<String> {
     let lines = text.lines();
     let kept: Vec<&str> = lines
         .filter(|line| !line.starts_with("default-members"))
         .map(|line| {
             if line.starts_with("members") {
-                MEMBERS
+                members
             } else {
                 line
             }
         })
         .collect();
     ensure!(
-        kept.contains(&MEMBERS),
+        kept.contains(&members),
         "Cargo.toml: `members` is one line of the manifest"
     );
     Ok(kept.join("\n") + "\n")
@@ -73,16 +74,19 @@ fn manifest(text: &str) -> Result<String> {
 pub(super) fn build(root: &Path, source: &str) -> Result<PathBuf> {
     let copy = root.join("target/mutants");
     let root_manifest = fs::read_to_string(root.join("Cargo.toml"))?;
-    write(&copy.join("Cargo.toml"), &manifest(&root_manifest)?)?;
+    write(
+        &copy.join("Cargo.toml"),
+        &manifest(&root_manifest, MEMBERS)?,
+    )?;
     fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock"))?;
     link(
         &root.join("int-engine"),
         &copy.join("int-engine"),
-        "reference",
+        &["reference"],
     )?;
-    link(&root.join("kat"), &copy.join("kat"), "")?;
+    link(&root.join("kat"), &copy.join("kat"), &[])?;
     let reference = copy.join("int-engine/reference");
-    link(&root.join("int-engine/reference"), &reference, "src")?;
+    link(&root.join("int-engine/reference"), &reference, &["src"])?;
     write(&reference.join("src/lib.rs"), source)?;
     write(&copy.join("runner/Cargo.toml"), RUNNER_MANIFEST)?;
     write(&copy.join("runner/src/main.rs"), RUNNER)?;

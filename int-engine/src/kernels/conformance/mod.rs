@@ -5,12 +5,13 @@ mod letter;
 mod operations;
 
 use super::Kernels;
+use super::operands::{Inputs, Out};
 use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::fixed::I31;
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
 use crate::seeded::Rng;
-use crate::tiles::{GROUP, group_values};
+use crate::tiles::{GROUP, Tiles, group_values};
 use operations::{attention_output, head_norm, head_rows, rope};
 
 /// Equality of a kernel's row and the formula's.
@@ -40,20 +41,37 @@ fn patterns(n: usize, rng: &mut Rng) -> Vec<Vec<i8>> {
     ]
 }
 
+/// Elements before and after an output: one more than a tile's rows.
+const GUARD: usize = 17;
+const UNTOUCHED: i32 = 0x5555_5555;
+
 pub(super) fn gemm(k: &Kernels) {
     let mut rng = Rng(1);
     let check = |weights: &[i8], cols: usize, x: &[i8]| {
         let (rows, tokens) = (weights.len() / cols, x.len() / cols);
-        let mut out = vec![0x5555_5555; rows * tokens];
-        k.multiply(weights, cols, x, &mut out);
-        for t in 0..tokens {
-            for r in 0..rows {
-                assert_eq!(
-                    i128::from(out[t * rows + r]),
-                    letter::dot(&weights[r * cols..][..cols], &x[t * cols..][..cols]),
-                    "{}: {rows}x{cols}, {tokens} tokens, ({t}, {r})",
-                    k.name
-                );
+        if rows * tokens == 0 {
+            return k.multiply(weights, cols, x, &mut []);
+        }
+        let tiles = Tiles::pack(weights, cols);
+        let form = (k.form)(tokens);
+        let mut packed = vec![0x33; form.len(tokens, cols)];
+        let inputs = Inputs::pack(x, cols, form, &mut packed);
+        // Elements around those of the product, which it must not touch.
+        let stride = rows + 2 * GUARD;
+        let mut memory = vec![UNTOUCHED; stride * tokens];
+        let mut out = Out::new(&mut memory, stride);
+        (k.gemm)(tiles.view(), inputs, out.part(GUARD..GUARD + rows));
+        for (t, memory) in memory.chunks(stride).enumerate() {
+            let context = format!("{}: {rows}x{cols}, {tokens} tokens", k.name);
+            let (before, rest) = memory.split_at(GUARD);
+            let (out, after) = rest.split_at(rows);
+            assert!(
+                before.iter().chain(after).all(|&v| v == UNTOUCHED),
+                "{context}: writes beyond token {t}"
+            );
+            for (r, &out) in out.iter().enumerate() {
+                let dot = letter::dot(&weights[r * cols..][..cols], &x[t * cols..][..cols]);
+                assert_eq!(i128::from(out), dot, "{context}, ({t}, {r})");
             }
         }
     };
@@ -84,7 +102,8 @@ pub(super) fn gemm(k: &Kernels) {
 pub(super) fn weighted_sum(k: &Kernels) {
     let mut rng = Rng(2);
     for width in [2, 14, 16, 18, 32, 48, 64, 66, 80, 128, 256] {
-        for keys in [0, 1, 2, 3, 31, 511, 512, 513, 1025] {
+        // Around 512 keys, whose sums fit int32, and more than four times as many.
+        for keys in [0, 1, 2, 3, 31, 511, 512, 513, 1025, 2049] {
             for case in 0..4 {
                 let w: Vec<u16> = (0..keys)
                     .map(|_| match case {
@@ -98,7 +117,7 @@ pub(super) fn weighted_sum(k: &Kernels) {
                 } else {
                     rng.bytes(keys * width)
                 };
-                let mut n: Vec<i64> = (0..width as i64).collect();
+                let mut n: Vec<i64> = (0..(width + GUARD) as i64).collect();
                 // What follows the last key in its group does not matter.
                 let mut grouped = group_values(&values, width);
                 for s in keys..keys.next_multiple_of(GROUP) {
@@ -106,9 +125,11 @@ pub(super) fn weighted_sum(k: &Kernels) {
                         grouped[(s / GROUP * width + i) * GROUP + s % GROUP] = 127;
                     }
                 }
-                (k.weighted_sum)(&w, &grouped, &mut n);
+                (k.weighted_sum)(&w, &grouped, &mut n[..width]);
                 for (i, &n) in n.iter().enumerate() {
-                    let want: i128 = (0..keys)
+                    // After the last channel nothing is added.
+                    let keys_of = if i < width { keys } else { 0 };
+                    let want: i128 = (0..keys_of)
                         .map(|s| i128::from(w[s]) * i128::from(values[s * width + i]))
                         .sum();
                     assert_eq!(
@@ -154,6 +175,18 @@ pub(super) fn rows(k: &Kernels) {
             same(&got, &want, &format!("{context}: add_residual"));
         }
     }
+    // Halves of a code: the reciprocal of a power of two is exact, 127 / 2 = 63.5.
+    for len in LENGTHS {
+        for b in 1..31 {
+            let sign = |i: usize| if i % 3 == 0 { -1 } else { 1 };
+            let mut u: Vec<i32> = (0..len).map(|i| sign(i) << (b - 1)).collect();
+            u[len - 1] = 1 << b;
+            let mut got = vec![1i8; len];
+            (k.quantize)(&u, 1 << b, &mut got);
+            let context = format!("{}: {len} halves of 2^{b}", k.name);
+            same(&got, &letter::dynq(&u), &context);
+        }
+    }
     assert_eq!((k.max_abs)(&[]), 0);
     (k.quantize)(&[], 5, &mut []);
     // The longest row of the largest values: 8192 * 2^48.
@@ -191,12 +224,11 @@ pub(super) fn requantization(k: &Kernels) {
                 })
                 .collect();
             let mult: Vec<i32> = (0..len)
-                .map(|_| {
-                    if rng.next() % 4 == 0 {
-                        I31
-                    } else {
-                        ((1 << 30) + rng.next() % (1 << 30)) as i32
-                    }
+                .map(|_| match rng.next() % 4 {
+                    0 => I31,
+                    // A half for every odd accumulator.
+                    1 => 1 << 30,
+                    _ => ((1 << 30) + rng.next() % (1 << 30)) as i32,
                 })
                 .collect();
             let row: Vec<i32> = (0..len).map(|_| rng.wide(bound) as i32).collect();
@@ -304,6 +336,16 @@ pub(super) fn softmax(k: &Kernels) {
             assert_eq!((den.into(), c.into()), (want_den, want_c), "{context}");
             same(&w, &want, &format!("{context}: weights"));
         }
+        // Halves of a weight: 2^14 times an odd scale, narrowed by 15.
+        let mut z: Vec<i32> = (0..keys as i32).map(|i| 1000 - 256 * (i % 3)).collect();
+        let mv: Vec<u16> = (0..keys as u16).map(|i| 32767 - 2 * i).collect();
+        let want: Vec<i128> = z.iter().map(|&z| z.into()).collect();
+        let (want_den, want_c, want) = letter::softmax(&want, &mv);
+        let mut w = vec![1u16; keys];
+        let Normalizer { den, c } = (k.softmax_weights)(&mut z, 1000, &mv, &mut w);
+        let context = format!("{}: {keys} keys, halves", k.name);
+        assert_eq!((den.into(), c.into()), (want_den, want_c), "{context}");
+        same(&w, &want, &context);
     }
 }
 
