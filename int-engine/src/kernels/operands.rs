@@ -159,19 +159,27 @@ impl<'a> Inputs<'a> {
 fn pack_groups(x: &[i8], cols: usize, flip: u8, block: &mut [i8]) {
     let tokens = x.len() / cols;
     let flip = flip as i8;
+    if tokens == 1 {
+        let (values, padding) = block[..Inputs::len_of(1, cols)].split_at_mut(cols);
+        for (to, &x) in values.iter_mut().zip(x) {
+            *to = x ^ flip;
+        }
+        padding.fill(flip);
+        return;
+    }
     let whole = cols / GROUP;
     for (t, row) in x.chunks_exact(cols).enumerate() {
         let groups = block.chunks_exact_mut(tokens * GROUP);
-        for (group, x) in groups.zip(row.chunks_exact(GROUP)) {
-            let group = &mut group[t * GROUP..][..GROUP];
-            for (to, &x) in group.iter_mut().zip(x) {
-                *to = x ^ flip;
-            }
+        let values = row.chunks_exact(GROUP);
+        let rest = values.remainder();
+        for (group, x) in groups.zip(values) {
+            let x = [x[0], x[1], x[2], x[3]].map(|x| x ^ flip);
+            group[t * GROUP..][..GROUP].copy_from_slice(&x);
         }
-        if whole * GROUP < cols {
+        if !rest.is_empty() {
             let group = &mut block[(whole * tokens + t) * GROUP..][..GROUP];
             group.fill(flip);
-            for (to, &x) in group.iter_mut().zip(&row[whole * GROUP..]) {
+            for (to, &x) in group.iter_mut().zip(rest) {
                 *to = x ^ flip;
             }
         }

@@ -5,12 +5,13 @@
 #![allow(clippy::incompatible_msrv)]
 
 mod dots;
+mod rows;
 
 use super::super::Kernels;
 use super::super::operands::Form;
 use super::avx2;
 use crate::ops::attention::Normalizer;
-use crate::ops::{dynq, hadamard, head_norm, requantize, rms, rope, rows as row_ops, swiglu};
+use crate::ops::{dynq, head_norm, requantize, rms, rope, rows as row_ops, swiglu};
 
 /// The table, if this CPU has every feature that its functions are compiled with. The functions of the table are
 /// reachable through it alone.
@@ -30,10 +31,14 @@ pub(super) static KERNELS: Kernels = Kernels {
     gemm: dots::gemm,
     weighted_sum: dots::weighted_sum,
     max_abs,
+    quantize: rows::quantize,
     sum_squares,
+    requantize: rows::requantize,
     add_residual,
-    butterflies,
+    butterflies: rows::butterflies,
+    swiglu: rows::swiglu,
     narrow,
+    log_scores: rows::log_scores,
     attention_output,
     head_norm,
     rope,
@@ -60,7 +65,6 @@ macro_rules! compiled_with_avx512 {
 compiled_with_avx512!(max_abs(u: &[i32]) -> u32, dynq::max_abs(u));
 compiled_with_avx512!(sum_squares(x: &[i32], sh: u32) -> u64, rms::sum_squares(x, sh));
 compiled_with_avx512!(add_residual(x: &mut [i32], y: &[i32]), requantize::add_residual(x, y));
-compiled_with_avx512!(butterflies(x: &mut [i32], size: usize), hadamard::butterflies(x, size));
 compiled_with_avx512!(narrow(h: &[i64], c: u32, out: &mut [i32]), swiglu::narrow_row(h, c, out));
 compiled_with_avx512!(attention_output(d: Normalizer, n: &[i64], out: &mut [i32]), d.output(n, out));
 compiled_with_avx512!(head_norm(x: &mut [i32], gain: &[i32]), head_norm::head_norm(x, gain));

@@ -8,7 +8,7 @@
 //! have weight 0. The result is `sum w x`, |sum| <= 65536 * 127^2 < 2^30.
 //!
 //! `weighted_sum`: a weight, 0 to 2^15, is 256 * high + low. The sums of both halves fit int32 (at most
-//! 32768 * 255 * 127 < 2^31), and so does their combination for up to [`RUN`] keys: 512 * 2^15 * 127 < 2^31.
+//! 32768 * 255 * 127 < 2^31), and so does their combination for [`RUN`] keys: 64 * 2^15 * 127 < 2^31.
 #![allow(unsafe_code)]
 // Compilers before 1.89 do not build for x86-64 with these kernels: their intrinsics are younger than the crate's
 // declared version, which the other targets keep.
@@ -31,8 +31,8 @@ const NEAR: usize = 16;
 const PANEL: usize = 3;
 /// Steps of the inner loop together.
 const STEPS: usize = 4;
-/// Most keys whose weighted sum fits int32; whole groups.
-const RUN: usize = 512;
+/// Keys whose weighted sum is taken in int32; whole groups.
+const RUN: usize = 64;
 
 pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
     scalar::check(weights, inputs, &out);
