@@ -13,6 +13,12 @@ pub(super) const LINE: usize = TILE * GROUP;
 pub(super) struct Block<'a> {
     /// `[groups][16][4]`.
     pub(super) tile: &'a [i8],
+    /// `[16]`: the sum of each of the tile's rows.
+    #[cfg_attr(
+        target_arch = "aarch64",
+        expect(dead_code, reason = "no input is flipped there")
+    )]
+    pub(super) totals: &'a [i32],
     /// `[groups][tokens][4]`.
     pub(super) inputs: &'a [i8],
     /// Groups of four columns.
@@ -65,7 +71,8 @@ pub(super) fn each(
     check(weights, inputs, &out);
     let groups = weights.groups();
     let tiles = weights.data().chunks_exact(groups * LINE);
-    for (tile, row) in tiles.zip((0..).step_by(TILE)) {
+    let totals = weights.sums().chunks_exact(TILE);
+    for ((tile, totals), row) in tiles.zip(totals).zip((0..).step_by(TILE)) {
         let mut sums = Sums {
             start: out.as_mut_ptr().wrapping_add(row),
             stride: out.stride(),
@@ -75,6 +82,7 @@ pub(super) fn each(
         for (tokens, inputs_of_block) in inputs.blocks() {
             block(Block {
                 tile,
+                totals,
                 inputs: inputs_of_block,
                 groups,
                 tokens,

@@ -124,15 +124,16 @@ impl Kernels {
 
     /// Every backend that this crate knows, the slowest first, with `None` where this CPU or target lacks it.
     #[must_use]
-    pub fn all() -> [(&'static str, Option<&'static Self>); 5] {
+    pub fn all() -> [(&'static str, Option<&'static Self>); 6] {
         #[cfg(target_arch = "x86_64")]
-        let [avx2, avx512, amx] = [
+        let [avx2, avxvnni, avx512, amx] = [
             x86_64::avx2::kernels(),
+            x86_64::avxvnni::kernels(),
             x86_64::avx512::kernels(),
             x86_64::amx::kernels(),
         ];
         #[cfg(not(target_arch = "x86_64"))]
-        let [avx2, avx512, amx] = [None; 3];
+        let [avx2, avxvnni, avx512, amx] = [None; 4];
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
         let neon = aarch64::neon::kernels();
         #[cfg(not(all(target_arch = "aarch64", target_endian = "little")))]
@@ -140,6 +141,7 @@ impl Kernels {
         [
             ("scalar", Some(Self::scalar())),
             ("avx2", avx2),
+            ("avxvnni", avxvnni),
             ("avx512", avx512),
             ("amx", amx),
             ("neon", neon),

@@ -160,7 +160,7 @@ fn pack_groups(x: &[i8], cols: usize, flip: u8, block: &mut [i8]) {
     let tokens = x.len() / cols;
     let flip = flip as i8;
     if tokens == 1 {
-        let (values, padding) = block[..Inputs::len_of(1, cols)].split_at_mut(cols);
+        let (values, padding) = block[..cols.next_multiple_of(GROUP)].split_at_mut(cols);
         for (to, &x) in values.iter_mut().zip(x) {
             *to = x ^ flip;
         }

@@ -381,7 +381,7 @@ macro_rules! conformance {
     };
 }
 
-conformance!(scalar, avx2, avx512, amx, neon);
+conformance!(scalar, avx2, avxvnni, avx512, amx, neon);
 
 /// The `neon` table of a CPU with the dot product instructions has another product without them.
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]

@@ -17,3 +17,4 @@ pub(super) fn prefetch(bytes: &[i8]) {
         }
     }
 }
+pub(super) mod avxvnni;

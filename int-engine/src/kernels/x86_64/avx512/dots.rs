@@ -3,7 +3,7 @@
 //! `vpdpbusd` adds to each int32 lane four products of an unsigned byte and a signed one, and wraps: nothing saturates
 //! on the way, so a sum is exact whenever its value fits int32, in any order.
 //!
-//! `gemm`: an input x, -127 to 127, arrives as the unsigned byte x + 128 ([`Inputs`] with `flip` 0x80), so that
+//! `gemm`: an input x, -127 to 127, arrives as the unsigned byte x + 128 ([`Inputs`] in blocks, `flip` 0x80), so that
 //! `sum w (x + 128) = sum w x + 128 sum w`, and each accumulator starts at minus 128 times its row's sum. Padding columns
 //! have weight 0. The result is `sum w x`, |sum| <= 65536 * 127^2 < 2^30.
 //!
