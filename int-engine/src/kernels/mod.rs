@@ -9,6 +9,7 @@ use crate::buffer::Buffer;
 use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
+use crate::ops::rope::CosSin;
 use crate::tiles::{self, Tiles, View};
 use operands::{Form, Inputs, Out};
 
@@ -68,7 +69,7 @@ pub struct Kernels {
     /// `head_norm(x, gain)`: spec 1.11 in place for one head of at most 256 values.
     pub head_norm: fn(&mut [i32], &[i32]),
     /// `rope(x, cos_sin, limit)`: spec 1.9 in place for one head, then sat(x_i, limit); |x_i| <= 2^22.
-    pub rope: fn(&mut [i32], &[(i32, i32)], i32),
+    pub rope: fn(&mut [i32], &[CosSin], i32),
     /// `round_shift(x, r, limit)`: x_i = sat(rdbpot(x_i, r), limit); r <= 31.
     pub round_shift: fn(&mut [i32], u32, i32),
     /// `apply_gain(y, gain, out)`: out_i = y_i * gain_i; returns the largest magnitude.

@@ -3,8 +3,11 @@
 use super::fixed::{I31, rdbpot, sat};
 use crate::tables;
 
+/// Cosine and sine (Q14) of an angle.
+pub type CosSin = (i32, i32);
+
 /// Cosine and sine (Q14) of one pair's angle at a position below 32768 (spec 1.9).
-pub fn rope_angle(phase: u64, position: u32) -> (i32, i32) {
+pub fn rope_angle(phase: u64, position: u32) -> CosSin {
     // Angles count turns in 64-bit fractions: the product is meant modulo one turn.
     let turn = phase.wrapping_mul(u64::from(position));
     // The nearest 18-bit angle; the addition may complete a turn.
@@ -23,13 +26,13 @@ pub fn rope_angle(phase: u64, position: u32) -> (i32, i32) {
 ///
 /// Domain: |x_i| <= 2^22 and Q14 `cos_sin` of hd/2 entries. Products fit int64 (2^37); outputs are at most
 /// 5,931,893 in magnitude.
-pub fn rope(x: &mut [i32], cos_sin: &[(i32, i32)]) {
+pub fn rope(x: &mut [i32], cos_sin: &[CosSin]) {
     rope_within(x, cos_sin, I31);
 }
 
 /// As [`rope`], the outputs saturated to `[-limit, limit]`.
 #[inline(always)]
-pub fn rope_within(x: &mut [i32], cos_sin: &[(i32, i32)], limit: i32) {
+pub fn rope_within(x: &mut [i32], cos_sin: &[CosSin], limit: i32) {
     let (low, high) = x.split_at_mut(cos_sin.len());
     assert_eq!(low.len(), high.len(), "hd/2 angles for a row of hd values");
     for ((a, b), &(c, s)) in low.iter_mut().zip(high).zip(cos_sin) {
