@@ -1,7 +1,7 @@
 //! What ends a run.
 
 use int_engine::blob::{LoadError, WriteError};
-use int_engine::halt::{Fault, Halt};
+use int_engine::halt::{Fault, Halt, StepError};
 
 /// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,42 @@ pub enum Error {
     /// The engine lacks memory.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// A step of several sessions fails.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// Another engine that was asked for is missing or does not answer.
+    #[error("{name}: {reason}")]
+    Peer {
+        /// The engine.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The process whose memory is measured fails.
+    #[error("the measurement of memory: {reason}")]
+    Probe {
+        /// Why.
+        reason: String,
+    },
+    /// The system does not tell the peak memory of a process.
+    #[error("this system does not tell the peak memory of a process")]
+    NoCounter,
+    /// A file cannot be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A record is none.
+    #[error("{path} is no record: {reason}")]
+    Record {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The model is too small for a measurement.
     #[error("the model refuses a measurement: {0}")]
     Halt(#[from] Halt),

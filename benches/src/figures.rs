@@ -22,6 +22,18 @@ pub enum What {
     Decode,
     /// A prompt of `size` tokens, to the first id.
     Prefill,
+    /// The products of `size` tokens with all weights, nothing between them; of one token the head's too.
+    Products,
+    /// `size` sessions decode together.
+    Batch,
+    /// `size` tokens are generated after a prompt of 64.
+    Generate,
+    /// The same answer is checked.
+    Verify,
+    /// A blob of `size` megabytes is hashed.
+    Hash,
+    /// It is loaded, ready to run.
+    Load,
 }
 
 /// What is measured.
@@ -54,6 +66,12 @@ impl std::fmt::Display for Key {
             What::Peak => write!(f, "int8 products, {engine}")?,
             What::Decode => write!(f, "{subject}: decode at context {size}, {engine}")?,
             What::Prefill => write!(f, "{subject}: prefill of {size}, {engine}")?,
+            What::Products => write!(f, "{subject}: products of {size}, {engine}")?,
+            What::Batch => write!(f, "{subject}: {size} sessions, {engine}")?,
+            What::Generate => write!(f, "{subject}: generate {size}, {engine}")?,
+            What::Verify => write!(f, "{subject}: verify {size}, {engine}")?,
+            What::Hash => write!(f, "{subject}: hash {size} MB")?,
+            What::Load => write!(f, "{subject}: load {size} MB")?,
         }
         write!(
             f,
@@ -97,6 +115,8 @@ pub struct Figure {
     pub of_limit: Option<(f64, &'static str)>,
     /// How many times as fast as each of [`PEERS`].
     pub times: [Option<f64>; 2],
+    /// A ratio to another figure of the run, and what it is.
+    pub compared: Option<(f64, &'static str)>,
 }
 
 impl Figure {
@@ -129,12 +149,18 @@ pub fn figures(series: &[Series]) -> Vec<Figure> {
         .collect();
     let ratios: Vec<_> = all
         .iter()
-        .map(|figure| (limit_of(figure, &all), times_of(figure, &all)))
+        .map(|f| (limit_of(f, &all), times_of(f, &all), compared(f, &all)))
         .collect();
-    for (figure, (of_limit, times)) in all.iter_mut().zip(ratios) {
-        (figure.of_limit, figure.times) = (of_limit, times);
+    for (figure, (of_limit, times, compared)) in all.iter_mut().zip(ratios) {
+        (figure.of_limit, figure.times, figure.compared) = (of_limit, times, compared);
     }
     all
+}
+
+/// The figure of a key.
+#[must_use]
+pub fn find<'a>(all: &'a [Figure], key: &Key) -> Option<&'a Figure> {
+    all.iter().find(|f| f.key == *key)
 }
 
 fn alone(series: &Series) -> Figure {
@@ -164,6 +190,7 @@ fn alone(series: &Series) -> Figure {
         disturbed,
         of_limit: None,
         times: [None; 2],
+        compared: None,
     }
 }
 
@@ -195,29 +222,248 @@ fn limit_of(figure: &Figure, all: &[Figure]) -> Option<(f64, &'static str)> {
         what,
         engine,
         threads,
+        size,
         ..
     } = &figure.key;
-    match what {
-        What::StreamRead | What::Peak => None,
-        What::Decode => {
-            let limit = stream_limit(all, *threads)?;
-            Some((figure.work.bytes / figure.seconds / limit, "read"))
-        }
-        What::Prefill => {
-            let limit = peak_limit(all, engine, *threads)?;
-            Some((figure.work.operations / figure.seconds / limit, "products"))
-        }
+    let bytes = match what {
+        What::Decode => true,
+        What::Products => *size == 1,
+        What::Prefill => false,
+        _ => return None,
+    };
+    // What other engines must read or multiply is theirs to say.
+    if PEERS.contains(&engine.as_str()) {
+        return None;
+    }
+    if bytes {
+        let limit = stream_limit(all, *threads)?;
+        Some((figure.work.bytes / figure.seconds / limit, "read"))
+    } else {
+        let limit = peak_limit(all, engine, *threads)?;
+        Some((figure.work.operations / figure.seconds / limit, "products"))
     }
 }
 
 /// How many times as fast as the peers at the same.
 fn times_of(figure: &Figure, all: &[Figure]) -> [Option<f64>; 2] {
     PEERS.map(|peer| {
+        if figure.key.engine == peer || !matches!(figure.key.what, What::Decode | What::Prefill) {
+            return None;
+        }
         let key = Key {
             engine: peer.to_owned(),
             ..figure.key.clone()
         };
-        let other = all.iter().find(|f| f.key == key)?;
-        Some(figure.tokens_per_s()? / other.tokens_per_s()?)
+        Some(figure.tokens_per_s()? / find(all, &key)?.tokens_per_s()?)
     })
+}
+
+fn compared(figure: &Figure, all: &[Figure]) -> Option<(f64, &'static str)> {
+    let other = |what, size| {
+        find(
+            all,
+            &Key {
+                what,
+                size,
+                ..figure.key.clone()
+            },
+        )
+    };
+    let size = figure.key.size;
+    match figure.key.what {
+        What::Batch => {
+            let one = other(What::Batch, 1)?;
+            Some((
+                figure.tokens_per_s()? / one.tokens_per_s()?,
+                "x one session",
+            ))
+        }
+        What::Verify => Some((
+            other(What::Generate, size)?.seconds / figure.seconds,
+            "x as fast as generating",
+        )),
+        What::Load => Some((
+            figure.seconds / other(What::Hash, size)?.seconds,
+            "x the time of hashing",
+        )),
+        _ => None,
+    }
+}
+
+/// The share of a decode step at context 256 that is no product with weights.
+#[must_use]
+pub fn beside_products(all: &[Figure], subject: &str, threads: usize) -> Option<f64> {
+    let products = all.iter().find(|f| {
+        f.key.what == What::Products
+            && f.key.size == 1
+            && f.key.subject == subject
+            && f.key.threads == threads
+    })?;
+    let whole = find(
+        all,
+        &Key {
+            what: What::Decode,
+            size: 256,
+            ..products.key.clone()
+        },
+    )?;
+    Some(1.0 - whole.tokens_per_s()? / products.tokens_per_s()?)
+}
+
+/// Seconds that a decode step takes longer for each token of context, by least squares over all contexts, and the
+/// seconds in which the streaming read reads the keys and values of one.
+#[must_use]
+pub fn growth(all: &[Figure], engine: &str, subject: &str, threads: usize) -> Option<(f64, f64)> {
+    let decode: Vec<&Figure> = all
+        .iter()
+        .filter(|f| {
+            let key = &f.key;
+            key.what == What::Decode
+                && key.engine == engine
+                && key.subject == subject
+                && key.threads == threads
+        })
+        .collect();
+    if decode.len() < 3 {
+        return None;
+    }
+    let points: Vec<(f64, f64)> = decode
+        .iter()
+        .map(|f| (f.key.size as f64, f.seconds / f.work.tokens))
+        .collect();
+    let n = points.len() as f64;
+    let (x, y) = (
+        points.iter().map(|p| p.0).sum::<f64>() / n,
+        points.iter().map(|p| p.1).sum::<f64>() / n,
+    );
+    let slope = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum::<f64>()
+        / points.iter().map(|p| (p.0 - x) * (p.0 - x)).sum::<f64>();
+    let [first, .., last] = &decode[..] else {
+        return None;
+    };
+    let bytes = |f: &Figure| f.work.bytes / f.work.tokens;
+    let kv = (bytes(last) - bytes(first)) / (last.key.size as f64 - first.key.size as f64);
+    Some((slope, kv / stream_limit(all, threads)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quiet::Noise;
+    use crate::rounds::Sample;
+
+    fn key(what: What, engine: &str, size: usize) -> Key {
+        Key {
+            what,
+            subject: "m".into(),
+            engine: engine.into(),
+            threads: 2,
+            size,
+        }
+    }
+
+    fn series(key: Key, work: Work, seconds: &[(f64, bool)]) -> Series {
+        let samples = seconds.iter().map(|&(seconds, disturbed)| Sample {
+            seconds,
+            noise: Noise {
+                disturbed,
+                ..Noise::default()
+            },
+        });
+        Series {
+            key,
+            work,
+            samples: samples.collect(),
+        }
+    }
+
+    #[test]
+    fn medians_leave_out_what_was_disturbed_unless_most_was() {
+        assert_eq!(
+            (median(&[]), median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0])),
+            (0.0, 2.0, 2.5)
+        );
+        let work = Work {
+            tokens: 6.0,
+            ..Work::default()
+        };
+        let some = [(1.0, false), (9.0, true), (3.0, false), (2.0, false)];
+        let figure = &figures(&[series(key(What::Prefill, "scalar", 6), work, &some)])[0];
+        assert_eq!(
+            (figure.seconds, figure.least, figure.spread),
+            (2.0, 1.0, 1.0)
+        );
+        assert_eq!(
+            (figure.samples, figure.left_out, figure.disturbed),
+            (3, 1, false)
+        );
+        assert_eq!(figure.tokens_per_s(), Some(3.0));
+        let most = [(1.0, false), (9.0, true), (3.0, true)];
+        let figure = &figures(&[series(key(What::Prefill, "scalar", 6), work, &most)])[0];
+        assert_eq!(
+            (figure.seconds, figure.samples, figure.disturbed),
+            (3.0, 3, true)
+        );
+        assert!(figures(&[series(key(What::Prefill, "scalar", 6), work, &[])]).is_empty());
+    }
+
+    #[test]
+    fn ratios_are_to_the_same_size_and_threads() {
+        let work = |tokens, bytes, operations| Work {
+            tokens,
+            bytes,
+            operations,
+        };
+        let limit = |what, engine: &str, work| {
+            let key = Key {
+                subject: String::new(),
+                ..key(what, engine, 0)
+            };
+            series(key, work, &[(1.0, false)])
+        };
+        let at = |what, engine, size, tokens, seconds| {
+            let bytes = 0.5 * (100.0 + size as f64);
+            series(
+                key(what, engine, size),
+                work(tokens, bytes, 30.0),
+                &[(seconds, false)],
+            )
+        };
+        let all = figures(&[
+            limit(What::StreamRead, MACHINE, work(0.0, 100.0, 0.0)),
+            limit(What::Peak, Unit::Vnni512.name(), work(0.0, 0.0, 40.0)),
+            at(What::Decode, "avx512", 0, 1.0, 0.5),
+            at(What::Decode, "avx512", 100, 1.0, 1.0),
+            at(What::Decode, "avx512", 256, 1.0, 1.78),
+            at(What::Decode, PEERS[0], 0, 1.0, 2.0),
+            at(What::Prefill, "avx512", 8, 8.0, 1.0),
+            at(What::Products, "avx512", 1, 1.0, 1.602),
+            at(What::Batch, "avx512", 1, 1.0, 1.0),
+            at(What::Batch, "avx512", 8, 8.0, 2.0),
+            at(What::Generate, "avx512", 64, 64.0, 6.0),
+            at(What::Verify, "avx512", 64, 64.0, 0.5),
+            at(What::Hash, "avx512", 600, 0.0, 1.0),
+            at(What::Load, "avx512", 600, 0.0, 1.25),
+        ]);
+        let get = |what, engine, size| find(&all, &key(what, engine, size)).unwrap();
+        let decode = get(What::Decode, "avx512", 0);
+        assert_eq!(decode.of_limit, Some((1.0, "read")));
+        assert_eq!(decode.times, [Some(4.0), None]);
+        assert_eq!(get(What::Decode, "avx512", 100).times, [None, None]);
+        assert_eq!(get(What::Decode, PEERS[0], 0).of_limit, None);
+        assert_eq!(
+            get(What::Prefill, "avx512", 8).of_limit,
+            Some((0.75, "products"))
+        );
+        assert_eq!(get(What::Batch, "avx512", 8).compared.unwrap().0, 4.0);
+        assert_eq!(get(What::Verify, "avx512", 64).compared.unwrap().0, 12.0);
+        assert_eq!(get(What::Load, "avx512", 600).compared.unwrap().0, 1.25);
+        assert!((beside_products(&all, "m", 2).unwrap() - 0.1).abs() < 1e-9);
+        assert!(beside_products(&all, "m", 1).is_none());
+        let (slope, kv) = growth(&all, "avx512", "m", 2).unwrap();
+        assert!(
+            (slope - 0.005).abs() < 1e-9 && (kv - 0.005).abs() < 1e-9,
+            "{slope} {kv}"
+        );
+    }
 }

@@ -4,16 +4,23 @@
 //! while slows all of them. Every sample asserts that what was timed is the right work. Figures are medians of the
 //! samples that nothing disturbed.
 
+mod date;
 mod error;
 pub mod expected;
 pub mod figures;
+pub mod goals;
 pub mod limits;
 pub mod machine;
+pub mod memory;
+pub mod page;
+pub mod peers;
+pub mod plots;
 pub mod quiet;
 pub mod record;
 pub mod rounds;
 pub mod run;
 pub mod subject;
+mod svg;
 pub mod synthetic;
 pub mod table;
 

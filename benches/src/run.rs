@@ -2,17 +2,23 @@
 
 mod limits;
 mod model;
+mod peers;
+mod products;
+mod serving;
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::figures::Key;
-use crate::machine::{self, Machine};
+use crate::machine::Machine;
+use crate::memory::{self, Memory};
+use crate::peers::{Peer, Running};
 use crate::quiet;
 use crate::record::Record;
 use crate::rounds::{Contender, Rounds, interleave};
 use crate::subject::Subject;
-use crate::{Error, synthetic};
+use crate::{Error, date, synthetic};
 
 /// Parts of a run that may be asked for alone; the limits are always measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +31,30 @@ pub enum Group {
     Kernels,
     /// Other numbers of threads.
     Threads,
+    /// The products with the weights alone.
+    Products,
+    /// Several sessions together.
+    Batch,
+    /// An answer generated and checked.
+    Verify,
+    /// A blob hashed and loaded.
+    Load,
+    /// Peak memory of a process.
+    Memory,
 }
 
 impl Group {
     /// All parts with their names.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 9] = [
         ("decode", Self::Decode),
         ("prefill", Self::Prefill),
         ("kernels", Self::Kernels),
         ("threads", Self::Threads),
+        ("products", Self::Products),
+        ("batch", Self::Batch),
+        ("verify", Self::Verify),
+        ("load", Self::Load),
+        ("memory", Self::Memory),
     ];
 }
 
@@ -59,6 +80,12 @@ pub struct Options {
     pub samples: usize,
     /// A model of the user.
     pub blob: Option<Blob>,
+    /// Other engines on the random model's shape.
+    pub peers: Vec<Peer>,
+    /// Other engines on the user's model.
+    pub blob_peers: Vec<Peer>,
+    /// A program and its arguments that runs [`crate::memory::probe`] on the file named after them.
+    pub probe: Option<(PathBuf, Vec<&'static str>)>,
 }
 
 impl Options {
@@ -76,55 +103,150 @@ pub enum Progress<'a> {
     Sample(usize, &'a Key),
 }
 
+/// Positions that the process whose memory is measured feeds.
+pub const PROBE_CONTEXT: usize = 1024;
+
+/// A model and the other engines that run it.
+struct Entrant {
+    subject: Subject,
+    blob: Vec<u8>,
+    peers: Vec<Running>,
+}
+
 /// Measures.
 ///
 /// # Errors
 /// See [`Error`]; above all, every contender's work is checked.
-pub fn run(options: Options, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Record, Error> {
+pub fn run(options: &Options, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Record, Error> {
     let load_before = quiet::load_average();
-    let subjects = subjects(&options, progress)?;
+    // What was asked for and is missing ends the run before anything is measured.
+    let entrants = entrants(options, progress)?;
+    let memory = memory(options, &entrants, progress)?;
     progress(Progress::Prepare("a buffer larger than the caches"));
     let limits = limits::Limits::new()?;
     let mut contenders: Vec<Contender<'_>> = limits.contenders(options.threads)?;
-    for subject in &subjects {
-        model::contenders(subject, &options, progress, &mut contenders)?;
+    for entrant in &entrants {
+        add(entrant, options, progress, &mut contenders)?;
     }
     let rounds = Rounds {
         samples: options.samples,
-        budget: if options.quick {
-            Duration::from_secs(25)
-        } else {
-            Duration::from_secs(1800)
-        },
+        budget: Duration::from_secs(if options.quick { 25 } else { 3600 }),
     };
-    let series = interleave(&mut contenders, &[], rounds, &mut |round, key| {
+    let peers: Vec<&Running> = entrants.iter().flat_map(|e| &e.peers).collect();
+    let pids: Vec<u32> = peers.iter().map(|peer| peer.pid()).collect();
+    let series = interleave(&mut contenders, &pids, rounds, &mut |round, key| {
         progress(Progress::Sample(round, key));
     })?;
+    let mut names: Vec<(String, String)> = peers
+        .iter()
+        .map(|peer| (peer.name().to_owned(), peer.version()))
+        .collect();
+    names.sort();
+    names.dedup();
     Ok(Record {
+        date: date::today(),
         machine: Machine::here(),
         threads: options.threads.get(),
-        cores: machine::cores(),
+        peers: names,
         load_before,
         load_after: quiet::load_average(),
+        memory,
         series,
     })
 }
 
-/// The random model, unless a quick run has a blob of the user, and the user's.
-fn subjects(
+/// Adds everything that is measured of one model.
+fn add<'a>(
+    entrant: &'a Entrant,
     options: &Options,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Vec<Subject>, Error> {
-    let mut subjects = Vec::new();
-    if !options.quick || options.blob.is_none() {
+    all: &mut Vec<Contender<'a>>,
+) -> Result<(), Error> {
+    let (subject, threads) = (&entrant.subject, options.threads);
+    model::contenders(subject, options, progress, all)?;
+    for peer in &entrant.peers {
+        peers::contenders(&subject.name, peer, threads.get(), &options.groups, all);
+    }
+    // The rest is about the engine, not about a model: the random one stands for all.
+    if subject.name != synthetic::NAME {
+        return Ok(());
+    }
+    if options.wants(Group::Products) {
+        progress(Progress::Prepare("expected products"));
+        products::contenders(subject, threads, all)?;
+    }
+    if options.wants(Group::Batch) {
+        progress(Progress::Prepare("expected ids of several sessions"));
+        serving::batch(subject, threads, all)?;
+    }
+    if options.wants(Group::Verify) {
+        progress(Progress::Prepare("an answer to verify"));
+        serving::verifying(subject, threads, all)?;
+    }
+    if options.wants(Group::Load) {
+        serving::loading(subject, &entrant.blob, threads, all);
+    }
+    Ok(())
+}
+
+/// The random model, unless a quick run has a blob of the user, and the user's.
+fn entrants(
+    options: &Options,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Vec<Entrant>, Error> {
+    let mut start = |peers: &[Peer]| -> Result<Vec<Running>, Error> {
+        let mut running = Vec::new();
+        for peer in peers {
+            progress(Progress::Prepare(&format!("starting {}", peer.name)));
+            running.push(peer.start(options.threads.get(), peers::MAX_CONTEXT)?);
+        }
+        Ok(running)
+    };
+    let mut entrants = Vec::new();
+    let random = !options.quick || options.blob.is_none();
+    let running = if random {
+        start(&options.peers)?
+    } else {
+        Vec::new()
+    };
+    let blob_running = start(&options.blob_peers)?;
+    if random {
         progress(Progress::Prepare("random weights of the Qwen3-0.6B shape"));
         let blob = synthetic::qwen3_blob()?;
         progress(Progress::Prepare("loading them"));
-        subjects.push(Subject::new(synthetic::NAME, &blob)?);
+        entrants.push(Entrant {
+            subject: Subject::new(synthetic::NAME, &blob)?,
+            blob: if options.wants(Group::Load) || options.wants(Group::Memory) {
+                blob
+            } else {
+                Vec::new()
+            },
+            peers: running,
+        });
     }
     if let Some(blob) = &options.blob {
         progress(Progress::Prepare("loading the blob"));
-        subjects.push(Subject::new(&blob.name, &blob.bytes)?);
+        entrants.push(Entrant {
+            subject: Subject::new(&blob.name, &blob.bytes)?,
+            blob: Vec::new(),
+            peers: blob_running,
+        });
     }
-    Ok(subjects)
+    Ok(entrants)
+}
+
+fn memory(
+    options: &Options,
+    entrants: &[Entrant],
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Option<Memory>, Error> {
+    let random = entrants.iter().find(|e| e.subject.name == synthetic::NAME);
+    let (Some((program, args)), Some(random)) = (&options.probe, random) else {
+        return Ok(None);
+    };
+    if !options.wants(Group::Memory) {
+        return Ok(None);
+    }
+    progress(Progress::Prepare("peak memory of a process"));
+    memory::of_program(program, args, &random.blob).map(Some)
 }

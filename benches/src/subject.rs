@@ -1,5 +1,8 @@
 //! A model that is measured, and how much work its tokens are.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
 use int_engine::blob::Loader;
@@ -45,6 +48,29 @@ pub fn products(layer: &Layer) -> [Vec<&Linear>; 4] {
     ]
 }
 
+/// Loads a blob file, of which one piece is in memory besides the model.
+///
+/// # Errors
+/// The loader's, and [`Error::File`].
+pub fn load_file(path: &Path) -> Result<Model, Error> {
+    let unreadable = |error| Error::File {
+        path: path.to_owned(),
+        error,
+    };
+    let refused = |error| Error::Load {
+        name: path.display().to_string(),
+        error,
+    };
+    let mut file = File::open(path).map_err(unreadable)?;
+    let (mut loader, mut piece) = (Loader::new(), vec![0; PIECE]);
+    loop {
+        match file.read(&mut piece).map_err(unreadable)? {
+            0 => return loader.finish().map_err(refused),
+            n => loader.push(&piece[..n]).map_err(refused)?,
+        }
+    }
+}
+
 fn weights_of(matrix: &Linear) -> usize {
     matrix.weight.rows() * matrix.weight.cols()
 }
@@ -55,11 +81,16 @@ impl Subject {
     /// # Errors
     /// As [`load`].
     pub fn new(name: &str, blob: &[u8]) -> Result<Self, Error> {
-        let model = Arc::new(load(name, blob)?);
-        Ok(Self {
+        Ok(Self::of(name, load(name, blob)?))
+    }
+
+    /// A model with a name.
+    #[must_use]
+    pub fn of(name: &str, model: Model) -> Self {
+        Self {
             name: name.to_owned(),
-            model,
-        })
+            model: Arc::new(model),
+        }
     }
 
     /// Weights of all layers: each is used once for every token. One byte each.

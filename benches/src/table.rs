@@ -84,6 +84,7 @@ pub fn models(record: &Record) -> Vec<Vec<String>> {
     ]
     .map(String::from)
     .to_vec();
+    head.push("ratio".into());
     let peers: Vec<usize> = (0..PEERS.len())
         .filter(|&i| all.iter().any(|f| f.times[i].is_some()))
         .collect();
@@ -125,6 +126,17 @@ fn title(figure: &Figure) -> String {
         What::StreamRead | What::Peak => String::new(),
         What::Decode => format!("{} decode, context {}", key.subject, key.size),
         What::Prefill => format!("{} prefill, {} tokens", key.subject, key.size),
+        What::Products => format!(
+            "{} products alone, {} token{}",
+            key.subject,
+            key.size,
+            if key.size == 1 { "" } else { "s" }
+        ),
+        What::Batch => format!("{} decode, {} together", key.subject, key.size),
+        What::Generate => format!("{} generate {} after 64", key.subject, key.size),
+        What::Verify => format!("{} verify {} after 64", key.subject, key.size),
+        What::Hash => format!("{} hash, {} MB", key.subject, key.size),
+        What::Load => format!("{} load, {} MB", key.subject, key.size),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::rounds::Contender;
 use crate::subject::Subject;
 
 /// Tokens of a decode sample.
-const DECODED: usize = 16;
+pub(super) const DECODED: usize = 16;
 /// The context and the prompt at which sets of kernels and numbers of threads are compared.
 const SHORT: usize = 16;
 const PROMPT: usize = 128;

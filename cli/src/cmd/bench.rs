@@ -1,12 +1,14 @@
 //! `blue bench`: how fast this machine runs a model, as shares of what it can do at most.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use blue_bench::run::{Blob, Group, Options, Progress as Step, run as measure};
-use blue_bench::{Error, table};
+use blue_bench::peers::Peer;
+use blue_bench::record::Record;
+use blue_bench::run::{Blob, Group, Options, PROBE_CONTEXT, Progress as Step, run as measure};
+use blue_bench::{Error, goals, memory, page, plots, table};
 
-use crate::failure::{Code, Failure, Outcome};
+use crate::failure::{Code, Context, Failure, Outcome};
 use crate::loaded::{parse_threads, threads};
 use crate::output;
 use crate::progress::Progress;
@@ -16,16 +18,18 @@ Examples:
   blue bench --quick
   blue bench --quick --blob model.blob
   blue bench --only decode,kernels --json
+  blue bench --llama ./blue-peer-llama --gguf qwen3-0.6b-random.Q8_0.gguf --record benches/records
 
 Measures what memory and multiplication of this machine can do at most, and in the same run, sample by sample in
-turns, decode and prefill of random weights of the Qwen3-0.6B shape and of BLOB. Every sample's result is checked.
-Decode is compared with reading weights, keys and values once at the fastest streaming read; prefill with the
-fastest int8 products of registers alone. Samples that other processes disturbed are left out. --quick takes less
-than a minute and measures BLOB alone when it is given. Speed is never a reason to fail.
+turns, random weights of the Qwen3-0.6B shape and BLOB. Every sample's result is checked; a wrong one ends the run
+with exit code 3. Decode is compared with reading weights, keys and values once at the fastest streaming read;
+prefill with the fastest int8 products of registers alone. Samples that other processes disturbed are left out.
+--quick takes less than a minute and measures BLOB alone when it is given. Speed is a reason to fail only with
+--assert: exit code 3 when a goal is missed or was not measured. benches/peers builds the other engines' programs.
 
---json prints one line: machine, threads, cores, load_before, load_after, series (key, work, samples).";
+--json prints one line: date, machine, threads, peers, load_before, load_after, memory, series (key, work, samples).";
 
-/// Measure this machine's speed against its limits.
+/// Measure this machine's speed against its limits and other engines.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
@@ -35,18 +39,48 @@ pub(crate) struct Args {
     /// A blob to measure
     #[arg(long, value_name = "FILE")]
     blob: Option<PathBuf>,
-    /// Parts to measure [default: all]: decode, prefill, kernels, threads
+    /// Parts to measure [default: all]: decode, prefill, kernels, threads, products, batch, verify, load, memory
     #[arg(long, value_name = "PARTS", value_delimiter = ',', value_parser = parse_group, conflicts_with = "quick")]
     only: Vec<Group>,
-    /// Undisturbed samples of every figure [default: 5]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
-    samples: Option<u8>,
+    /// Undisturbed samples of every figure
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..=100))]
+    samples: u8,
     /// Threads [default: all]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
+    /// llama.cpp's program, to compare with
+    #[arg(long, value_name = "PROGRAM")]
+    llama: Option<PathBuf>,
+    /// candle's program, to compare with
+    #[arg(long, value_name = "PROGRAM")]
+    candle: Option<PathBuf>,
+    /// A model of the Qwen3-0.6B shape for them
+    #[arg(long, value_name = "FILE")]
+    gguf: Option<PathBuf>,
+    /// BLOB's model for them
+    #[arg(long, value_name = "FILE", requires = "blob")]
+    blob_gguf: Option<PathBuf>,
+    /// Write every sample to DIR/DATE-MACHINE.json
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Measure nothing: take the samples from a record
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "blob", "only", "threads", "llama", "candle", "gguf", "record"])]
+    from: Option<PathBuf>,
+    /// Write decode.svg, prefill.svg, batch.svg and threads.svg to DIR
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+    /// Put the figures into a Markdown page, between its marks
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Fail when a goal is missed
+    #[arg(long)]
+    assert: bool,
     /// Print one line of JSON in place of tables
     #[arg(long)]
     json: bool,
+    /// Load this blob, run it, print this process's peak memory
+    #[arg(long, value_name = "FILE", hide = true)]
+    probe_memory: Option<PathBuf>,
 }
 
 fn parse_group(text: &str) -> Result<Group, String> {
@@ -58,34 +92,78 @@ fn parse_group(text: &str) -> Result<Group, String> {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let progress = Progress::new(args.json);
-    let blob = args.blob.as_ref().map(|path| {
-        crate::sniff::expect_blob(path)?;
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let bytes = std::fs::read(path).map_err(|e| Failure::file(path, e))?;
-        Ok::<_, Failure>(Blob { name, bytes })
-    });
-    let groups = if args.quick {
-        vec![Group::Decode, Group::Prefill]
-    } else if args.only.is_empty() {
-        Group::ALL.map(|(_, group)| group).to_vec()
+    if let Some(blob) = &args.probe_memory {
+        let memory = memory::probe(blob, PROBE_CONTEXT, threads(args.threads)).map_err(failed)?;
+        return output::json(&memory);
+    }
+    let (record, name) = match &args.from {
+        Some(path) => (Record::read(path).map_err(failed)?, file_name(path)),
+        None => {
+            let record = measured(&args)?;
+            let written = args.record.as_ref().map(|folder| record.write(folder));
+            let path = written.transpose().map_err(failed)?;
+            (
+                record,
+                path.map_or("no file".into(), |path| file_name(&path)),
+            )
+        }
+    };
+    if let Some(folder) = &args.plot {
+        plots::write(&record, folder).map_err(failed)?;
+    }
+    if let Some(path) = &args.page {
+        page::rewrite(path, &name, &record).map_err(failed)?;
+    }
+    if args.json {
+        output::json(&record)?;
     } else {
-        args.only
-    };
-    let options = Options {
-        quick: args.quick,
-        groups,
-        threads: threads(args.threads),
-        samples: args.samples.map_or(5, usize::from),
-        blob: blob.transpose()?,
-    };
+        output::text(&text(&record, args.quick))?;
+    }
+    let missed = goals::goals(&record)
+        .iter()
+        .filter(|goal| !goal.holds())
+        .count();
+    if args.assert && missed > 0 {
+        return Err(Failure::mismatch(format!(
+            "{missed} goals are missed or were not measured"
+        )));
+    }
+    Ok(())
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The record for people.
+fn text(record: &Record, quick: bool) -> String {
+    let mut text = String::new();
+    if !quick {
+        text.push_str(&output::table(&table::limits(record)));
+        text.push('\n');
+    }
+    text.push_str(&output::table(&table::models(record)));
+    text.push('\n');
+    if !quick {
+        text.push_str(&output::table(&page::goal_rows(record)));
+        text.push('\n');
+    }
+    for line in page::facts(record) {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+fn measured(args: &Args) -> Outcome<Record> {
+    let progress = Progress::new(args.json);
+    let options = options(args)?;
     let spinner = progress.spinner("measuring");
     let mut last = None;
-    let measured = measure(options, &mut |step| match step {
+    let measured = measure(&options, &mut |step| match step {
         Step::Prepare(what) => {
             spinner.set_message(what.to_owned());
             if progress == Progress::Plain {
@@ -101,28 +179,76 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
     });
     spinner.finish_and_clear();
-    let record = measured.map_err(failed)?;
-    if args.json {
-        return output::json(&record);
+    measured.map_err(failed)
+}
+
+fn options(args: &Args) -> Outcome<Options> {
+    let blob = args.blob.as_ref().map(|path| {
+        crate::sniff::expect_blob(path)?;
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let bytes = std::fs::read(path).map_err(|e| Failure::file(path, e))?;
+        Ok::<_, Failure>(Blob { name, bytes })
+    });
+    let groups = if args.quick {
+        vec![Group::Decode, Group::Prefill]
+    } else if args.only.is_empty() {
+        Group::ALL.map(|(_, group)| group).to_vec()
+    } else {
+        args.only.clone()
+    };
+    let programs = [("llama.cpp", &args.llama), ("candle", &args.candle)];
+    let peers = |model: &Option<PathBuf>| -> Vec<Peer> {
+        let pairs = programs
+            .iter()
+            .filter_map(|(name, program)| Some((name, program.as_ref()?, model.as_ref()?)));
+        pairs
+            .map(|(name, program, model)| Peer {
+                name: (*name).to_owned(),
+                program: program.clone(),
+                model: model.clone(),
+            })
+            .collect()
+    };
+    let (has_program, has_model) = (
+        args.llama.is_some() || args.candle.is_some(),
+        args.gguf.is_some() || args.blob_gguf.is_some(),
+    );
+    if has_program != has_model {
+        return Err(
+            Failure::input("another engine needs its program and a model")
+                .hint("give --llama or --candle, and --gguf or --blob-gguf"),
+        );
     }
-    let mut text = String::new();
-    for line in table::limit_lines(&record) {
-        text.push_str(&line);
-        text.push('\n');
-    }
-    text.push('\n');
-    text.push_str(&output::table(&table::models(&record)));
-    text.push('\n');
-    text.push_str(&table::quietness(&record));
-    text.push('\n');
-    output::text(&text)
+    let program = std::env::current_exe().or_runtime("cannot find this program")?;
+    Ok(Options {
+        quick: args.quick,
+        groups,
+        threads: threads(args.threads),
+        samples: args.samples.into(),
+        blob: blob.transpose()?,
+        peers: peers(&args.gguf),
+        blob_peers: peers(&args.blob_gguf),
+        probe: Some((program, vec!["bench", "--probe-memory"])),
+    })
 }
 
 fn failed(error: Error) -> Failure {
     let code = match error {
         Error::Wrong { .. } => Code::Mismatch,
-        Error::Load { .. } | Error::Halt(_) => Code::Input,
-        Error::Memory { .. } | Error::Write(_) | Error::Fault(_) => Code::Runtime,
+        Error::Load { .. } | Error::Halt(_) | Error::Peer { .. } | Error::Record { .. } => {
+            Code::Input
+        }
+        Error::File { .. }
+        | Error::Memory { .. }
+        | Error::Write(_)
+        | Error::Fault(_)
+        | Error::Step(_)
+        | Error::Probe { .. }
+        | Error::NoCounter => Code::Runtime,
     };
     Failure::new(code, error)
 }

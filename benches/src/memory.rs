@@ -1,0 +1,93 @@
+//! Peak memory of a process that loads a blob and runs it.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::process::Command;
+
+use int_engine::engine::{CpuEngine, Engine};
+use int_engine::kernels::Kernels;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::subject::{self, Subject};
+
+/// Positions of a page of the KV cache.
+const PAGE: usize = 64;
+
+/// Bytes at the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Largest resident size of the process.
+    pub peak: u64,
+    /// The blob's length: the weights and their scales.
+    pub blob: u64,
+    /// Keys and values of the positions, in whole pages.
+    pub kv: u64,
+    /// Positions.
+    pub context: usize,
+}
+
+impl Memory {
+    /// What is neither weights nor keys and values.
+    #[must_use]
+    pub fn beside(&self) -> i64 {
+        self.peak as i64 - self.blob as i64 - self.kv as i64
+    }
+}
+
+/// Loads the blob, feeds `context` tokens and decodes one more. To be called in a process that has done nothing else.
+///
+/// # Errors
+/// The loader's and the session's; [`Error::NoCounter`] where the system does not tell the peak.
+pub fn probe(blob: &Path, context: usize, threads: NonZeroUsize) -> Result<Memory, Error> {
+    let model = subject::load_file(blob)?;
+    let subject = Subject::of("probe", model);
+    let engine = CpuEngine::new(subject.model.clone(), Kernels::detect(), threads);
+    let mut session = engine.session()?;
+    session.feed(&subject.prompt(context))?;
+    let id = session.greedy().unwrap_or_default();
+    session.feed(&[id])?;
+    let _ = session.greedy();
+    Ok(Memory {
+        peak: peak().ok_or(Error::NoCounter)?,
+        blob: subject.model.blob_len(),
+        kv: (subject.kv_bytes() as u64) * ((context + 1).next_multiple_of(PAGE) as u64),
+        context,
+    })
+}
+
+/// Largest resident size of this process so far.
+fn peak() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib << 10)
+}
+
+/// Writes `blob` to a file of the temporary folder and runs `program ARGS FILE`, which prints what [`probe`] returns.
+///
+/// # Errors
+/// [`Error::Probe`] when the file cannot be written or the program fails.
+pub fn of_program(program: &Path, args: &[&str], blob: &[u8]) -> Result<Memory, Error> {
+    let failed = |reason: String| Error::Probe { reason };
+    let mut file = tempfile::NamedTempFile::new().map_err(|e| failed(e.to_string()))?;
+    file.write_all(blob)
+        .and_then(|()| file.flush())
+        .map_err(|e| failed(e.to_string()))?;
+    let output = Command::new(program)
+        .args(args)
+        .arg(file.path())
+        .output()
+        .map_err(|e| failed(e.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        ));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| failed(e.to_string()))
+}

@@ -1,0 +1,162 @@
+//! The figures of a record inside a page of the documentation, between two marks.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use crate::Error;
+use crate::figures::{figures, growth};
+use crate::goals::{Bound, goals};
+use crate::record::Record;
+use crate::synthetic;
+use crate::table;
+
+/// The line before the figures; the record's file name follows.
+const BEGIN: &str = "<!-- figures of ";
+/// The line after them.
+const END: &str = "<!-- end of figures -->";
+
+/// A table as Markdown.
+fn markdown(rows: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for (i, row) in rows.iter().enumerate() {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+        if i == 0 {
+            let _ = writeln!(text, "|{}", "---|".repeat(row.len()));
+        }
+    }
+    text
+}
+
+/// The goals as a table's rows.
+#[must_use]
+pub fn goal_rows(record: &Record) -> Vec<Vec<String>> {
+    let mut rows = vec![["goal", "bound", "measured", ""].map(String::from).to_vec()];
+    for goal in goals(record) {
+        let bound = match goal.bound {
+            Bound::AtLeast(bound) => format!("at least {bound}"),
+            Bound::AtMost(bound) => format!("at most {bound}"),
+        };
+        let state = match goal.value {
+            None => "not measured",
+            Some(_) if goal.holds() => "holds",
+            Some(_) => "missed",
+        };
+        let value = goal
+            .value
+            .map_or(String::new(), |value| format!("{value:.3}"));
+        rows.push(vec![goal.what.into(), bound, value, state.into()]);
+    }
+    rows
+}
+
+/// Lines of facts: machine, limits, memory, growth, quietness.
+#[must_use]
+pub fn facts(record: &Record) -> Vec<String> {
+    let machine = &record.machine;
+    let mut lines = vec![
+        format!(
+            "machine: {}; {} cores, {}",
+            machine.cpu,
+            machine.cores,
+            machine.caches.join(", ")
+        ),
+        format!(
+            "kernel {}, huge pages {}; kernels {}",
+            machine.kernel,
+            machine.huge_pages,
+            machine.kernel_sets.join(", ")
+        ),
+        format!(
+            "{}, {}, commit {}",
+            machine.rustc, machine.build, machine.commit
+        ),
+    ];
+    lines.extend(
+        record
+            .peers
+            .iter()
+            .map(|(name, version)| format!("{name}: {version}")),
+    );
+    lines.extend(table::limit_lines(record));
+    if let Some(memory) = record.memory {
+        let mb = |bytes: i64| bytes as f64 / 1e6;
+        lines.push(format!(
+            "peak memory {:.1} MB at context {}: blob {:.1} MB, keys and values {:.1} MB, {:.1} MB beside them",
+            mb(memory.peak as i64),
+            memory.context,
+            mb(memory.blob as i64),
+            mb(memory.kv as i64),
+            mb(memory.beside())
+        ));
+    }
+    let best = machine.kernel_sets.last().map_or("", String::as_str);
+    if let Some((slope, kv)) = growth(
+        &figures(&record.series),
+        best,
+        synthetic::NAME,
+        record.threads,
+    ) {
+        lines.push(format!(
+            "decode takes {:.2} us longer for each token of context; its keys and values are read in {:.2} us",
+            1e6 * slope,
+            1e6 * kv
+        ));
+    }
+    lines.push(table::quietness(record));
+    lines
+}
+
+/// The figures of a record as Markdown.
+#[must_use]
+pub fn section(record: &Record) -> String {
+    let facts: String = facts(record)
+        .into_iter()
+        .map(|line| format!("* {line}\n"))
+        .collect();
+    format!(
+        "Measured on {}.\n\n{facts}\n{}\n{}\n{}",
+        record.date,
+        markdown(&goal_rows(record)),
+        markdown(&table::models(record)),
+        markdown(&table::limits(record))
+    )
+}
+
+/// The name of the record whose figures a page shows, and the figures.
+#[must_use]
+pub fn shown(page: &str) -> Option<(&str, &str)> {
+    let (_, rest) = page.split_once(BEGIN)?;
+    let (name, rest) = rest.split_once(" -->\n")?;
+    let (figures, _) = rest.split_once(END)?;
+    Some((name, figures))
+}
+
+/// `page` with the figures of `record`, which is the file `name`, in place of those that it shows; `None` when it has no
+/// marks.
+#[must_use]
+pub fn with_figures(page: &str, name: &str, record: &Record) -> Option<String> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!(
+        "{before}{BEGIN}{name} -->\n{}{END}{after}",
+        section(record)
+    ))
+}
+
+/// Rewrites the figures of a page.
+///
+/// # Errors
+/// [`Error::File`]; [`Error::Record`] when the page has no marks.
+pub fn rewrite(path: &Path, name: &str, record: &Record) -> Result<(), Error> {
+    let failed = |error| Error::File {
+        path: path.to_owned(),
+        error,
+    };
+    let page = fs::read_to_string(path).map_err(failed)?;
+    let page = with_figures(&page, name, record).ok_or_else(|| Error::Record {
+        path: path.to_owned(),
+        reason: format!("no line {BEGIN}NAME --> and no line {END}"),
+    })?;
+    fs::write(path, page).map_err(failed)
+}

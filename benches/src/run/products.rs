@@ -1,0 +1,176 @@
+//! The products with the weights alone: the engine's matrices, its kernels and as many threads, nothing between.
+
+use std::num::NonZeroUsize;
+
+use int_engine::buffer::Buffer;
+use int_engine::kernels::Kernels;
+use int_engine::kernels::operands::{Inputs, Out};
+use int_engine::tiles::{TILE, View};
+
+use crate::Error;
+use crate::expected::check;
+use crate::figures::{Key, What, Work};
+use crate::limits::{Crew, together};
+use crate::rounds::Contender;
+use crate::subject::{Subject, products};
+
+/// Rows that several tokens meet at a time, as in the engine.
+const PANEL: usize = 3 * TILE;
+/// Tokens of the two measurements, and how often a sample makes all products.
+const SIZES: [(usize, usize); 2] = [(1, 16), (128, 1)];
+
+/// Matrices that read the same inputs.
+struct Step<'a> {
+    views: Vec<View<'a>>,
+    cols: usize,
+}
+
+fn steps(subject: &Subject) -> Vec<Step<'_>> {
+    let layers = subject.model.layers().iter().flat_map(products);
+    let mut steps: Vec<Step<'_>> = layers
+        .map(|matrices| Step {
+            cols: matrices[0].weight.cols(),
+            views: matrices.iter().map(|m| m.weight.view()).collect(),
+        })
+        .collect();
+    let head = subject.model.head_weight();
+    steps.push(Step {
+        cols: head.cols(),
+        views: vec![head.view()],
+    });
+    steps
+}
+
+/// Packed random inputs for each number of columns.
+struct Operands {
+    tokens: usize,
+    packed: Vec<(usize, Buffer)>,
+}
+
+impl Operands {
+    fn new(steps: &[Step<'_>], tokens: usize, flip: u8) -> Result<Self, Error> {
+        let mut packed: Vec<(usize, Buffer)> = Vec::new();
+        for step in steps {
+            if packed.iter().any(|(cols, _)| *cols == step.cols) {
+                continue;
+            }
+            let codes: Vec<i8> = (0..(tokens * step.cols) as u32)
+                .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as i8)
+                .map(|code| code.max(-127))
+                .collect();
+            let mut memory = Buffer::default();
+            memory.grow(Inputs::len_of(tokens, step.cols), "inputs")?;
+            let _ = Inputs::pack(&codes, step.cols, flip, memory.bytes_mut());
+            packed.push((step.cols, memory));
+        }
+        Ok(Self { tokens, packed })
+    }
+
+    fn of(&self, cols: usize) -> Option<Inputs<'_>> {
+        let (_, memory) = self.packed.iter().find(|(known, _)| *known == cols)?;
+        Some(Inputs::packed(self.tokens, cols, memory.bytes()))
+    }
+}
+
+/// Makes all products `times` times. Returns the seconds and a sum: of the last step's outputs, or of all.
+fn multiply(
+    kernels: &Kernels,
+    steps: &[Step<'_>],
+    operands: &Operands,
+    threads: usize,
+    times: usize,
+    sum_all: bool,
+) -> (f64, i64) {
+    let crew = Crew::new(threads);
+    let most = steps.iter().flat_map(|s| &s.views).map(|v| v.rows()).max();
+    // The head reads one token; a layer's matrices have fewer rows.
+    let widest = most.unwrap_or(0).max(PANEL * operands.tokens);
+    let (seconds, sums) = together(threads, |t| {
+        let mut memory = vec![0i32; widest];
+        let mut sum = 0i64;
+        for time in 0..times {
+            for (i, step) in steps.iter().enumerate() {
+                let is_head = i + 1 == steps.len();
+                let Some(inputs) = operands.of(step.cols) else {
+                    continue;
+                };
+                // After a prompt only its last token meets the head.
+                if is_head && operands.tokens > 1 {
+                    break;
+                }
+                let wanted = sum_all || (time + 1 == times && i + 2 >= steps.len());
+                for view in &step.views {
+                    let grain = if operands.tokens == 1 { TILE } else { PANEL };
+                    let share = view.rows().div_ceil(threads).next_multiple_of(grain);
+                    let first = (t * share).min(view.rows());
+                    let last = (first + share).min(view.rows());
+                    let panel = if operands.tokens == 1 {
+                        last - first
+                    } else {
+                        PANEL
+                    };
+                    for start in (first..last).step_by(panel.max(1)) {
+                        let rows = panel.min(last - start);
+                        let out = &mut memory[..rows * operands.tokens];
+                        (kernels.gemm)(view.part(start..start + rows), inputs, Out::new(out, rows));
+                        if wanted {
+                            sum += out.iter().map(|&v| i64::from(v)).sum::<i64>();
+                        }
+                    }
+                }
+                crew.meet();
+            }
+        }
+        sum
+    });
+    (seconds, sums.into_iter().sum())
+}
+
+/// Adds the products of one token and of a prompt.
+pub(super) fn contenders<'a>(
+    subject: &'a Subject,
+    threads: NonZeroUsize,
+    all: &mut Vec<Contender<'a>>,
+) -> Result<(), Error> {
+    let best = Kernels::detect();
+    let present = Kernels::all().into_iter().rev().filter_map(|(_, k)| k);
+    let other = present
+        .into_iter()
+        .find(|k| k.name != best.name)
+        .unwrap_or(best);
+    let threads = threads.get();
+    for (tokens, times) in SIZES {
+        let steps = steps(subject);
+        let operands = Operands::new(&steps, tokens, best.flip)?;
+        let others = Operands::new(&steps, tokens, other.flip)?;
+        let name = format!("products of {tokens}");
+        let (_, expected) = multiply(other, &steps, &others, 1, 1, true);
+        let (_, found) = multiply(best, &steps, &operands, threads, 1, true);
+        check(&name, found, expected)?;
+        let (_, expected) = multiply(other, &steps, &others, 1, 1, false);
+        let key = Key {
+            what: What::Products,
+            subject: subject.name.clone(),
+            engine: best.name.into(),
+            threads,
+            size: tokens,
+        };
+        let weights = subject.layer_weights()
+            + if tokens == 1 {
+                subject.head_weights()
+            } else {
+                0.0
+            };
+        let passes = times as f64;
+        let work = Work {
+            tokens: passes * tokens as f64,
+            bytes: passes * weights,
+            operations: 2.0 * passes * tokens as f64 * weights,
+        };
+        all.push(Contender::new(key, work, move |watch| {
+            let found = watch.measure(|| multiply(best, &steps, &operands, threads, times, false));
+            check(&name, found, expected)
+        }));
+    }
+    Ok(())
+}
