@@ -1,5 +1,8 @@
 //! The right results of what is timed, each computed once, by another path and with other kernels where that is cheap.
 
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
 use int_engine::engine::{CpuEngine, Engine, Session, logits_digest};
 use int_engine::kernels::Kernels;
 
@@ -59,17 +62,30 @@ pub fn check<T: PartialEq + std::fmt::Debug>(
     })
 }
 
-/// Computes expected results of a subject.
-pub struct Reference<'a> {
-    subject: &'a Subject,
-    best: CpuEngine,
-    other: CpuEngine,
+/// Expected results of a subject by size: of decode after so many tokens, of a prompt of so many tokens.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Of `STEPS` decode steps; they begin with the token of the position as the input.
+    pub decode: BTreeMap<usize, Expected>,
+    /// Of a prompt: the first id.
+    pub prefill: BTreeMap<usize, Expected>,
 }
 
-impl<'a> Reference<'a> {
-    /// With the fastest kernels, and the fastest but one where there are several.
-    #[must_use]
-    pub fn new(subject: &'a Subject, threads: std::num::NonZeroUsize) -> Self {
+impl Table {
+    /// Computes the results after the contexts and the prompts of these sizes.
+    ///
+    /// One session walks through all sizes, fed in pieces, with the fastest kernels but one as far as that is cheap, and
+    /// with the fastest after that. What is timed is fed at once, in other blocks.
+    ///
+    /// # Errors
+    /// The session's, and [`Error::Wrong`] when decode and prefill of the same tokens differ.
+    pub fn new(
+        subject: &Subject,
+        threads: NonZeroUsize,
+        contexts: &[usize],
+        steps: usize,
+        lengths: &[usize],
+    ) -> Result<Self, Error> {
         let best = Kernels::detect();
         let present = Kernels::all()
             .into_iter()
@@ -79,62 +95,70 @@ impl<'a> Reference<'a> {
             .into_iter()
             .find(|k| k.name != best.name)
             .unwrap_or(best);
-        let engine = |kernels| CpuEngine::new(subject.model.clone(), kernels, threads);
-        Self {
-            subject,
-            best: engine(best),
-            other: engine(other),
+        let mut sizes: Vec<usize> = contexts.iter().chain(lengths).copied().collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let mut table = Self::default();
+        let cheap = sizes.partition_point(|&size| size <= CHEAP);
+        for (kernels, sizes) in [(other, &sizes[..cheap]), (best, &sizes[cheap..])] {
+            let engine = CpuEngine::new(subject.model.clone(), kernels, threads);
+            let mut session = engine.session()?;
+            for &size in sizes {
+                let fed = session.position();
+                for piece in subject.prompt(size)[fed..].chunks(PIECE) {
+                    session.feed(piece)?;
+                }
+                if lengths.contains(&size) {
+                    let expected = Expected {
+                        ids: session.greedy().into_iter().collect(),
+                        digest: digest(&mut *session),
+                    };
+                    table.prefill.insert(size, expected);
+                }
+                if contexts.contains(&size) {
+                    let expected = after(&mut *session, subject.token_at(size), steps)?;
+                    session.truncate(size);
+                    table.decode.insert(size, expected);
+                }
+            }
         }
+        Ok(table)
     }
+}
 
-    fn engine(&self, tokens: usize) -> &CpuEngine {
-        if tokens <= CHEAP {
-            &self.other
-        } else {
-            &self.best
-        }
-    }
+/// Decodes, and feeds the tokens that come out again at once: the same logits must follow.
+fn after(session: &mut dyn Session, first: u32, steps: usize) -> Result<Expected, Error> {
+    let context = session.position();
+    let ids = decode(session, first, steps)?;
+    let stepped = digest(session);
+    session.truncate(context);
+    let mut all = vec![first];
+    all.extend(&ids[..ids.len() - 1]);
+    session.feed(&all)?;
+    check("prefill of decoded tokens", digest(session), stepped)?;
+    Ok(Expected {
+        ids,
+        digest: stepped,
+    })
+}
 
-    fn session(&self, tokens: usize) -> Result<Box<dyn Session>, Error> {
-        Ok(self.engine(tokens).session()?)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{blob, tests::small};
 
-    /// The result of a prompt of `tokens` tokens, fed in pieces.
-    ///
-    /// # Errors
-    /// The session's.
-    pub fn prefill(&self, tokens: usize) -> Result<Expected, Error> {
-        let mut session = self.session(tokens)?;
-        for piece in self.subject.prompt(tokens).chunks(PIECE) {
-            session.feed(piece)?;
-        }
-        Ok(Expected {
-            ids: session.greedy().into_iter().collect(),
-            digest: digest(&mut *session),
-        })
-    }
-
-    /// The result of `tokens` decode steps after `context` tokens. The tokens that come out are fed again, in pieces
-    /// with the prompt, and must give the same logits.
-    ///
-    /// # Errors
-    /// The session's, and [`Error::Wrong`] when the two ways differ.
-    pub fn decode(&self, context: usize, tokens: usize) -> Result<Expected, Error> {
-        let mut session = self.session(context)?;
-        session.feed(&self.subject.prompt(context))?;
-        let first = self.subject.token_at(context);
-        let ids = decode(&mut *session, first, tokens)?;
-        let stepped = digest(&mut *session);
-        session.reset();
-        let mut all = self.subject.prompt(context + 1);
-        all.extend(&ids[..tokens - 1]);
-        for piece in all.chunks(PIECE) {
-            session.feed(piece)?;
-        }
-        check("prefill of decoded tokens", digest(&mut *session), stepped)?;
-        Ok(Expected {
-            ids,
-            digest: stepped,
-        })
+    #[test]
+    fn sizes_are_independent_of_each_other() {
+        let subject = Subject::new("small", &blob(&small(true, true)).unwrap()).unwrap();
+        let table = |contexts: &[usize], lengths: &[usize]| {
+            Table::new(&subject, NonZeroUsize::MIN, contexts, 4, lengths).unwrap()
+        };
+        let all = table(&[3, 70, 300], &[3, 300]);
+        assert_eq!(all.decode[&70], table(&[70], &[]).decode[&70]);
+        assert_eq!(all.decode[&300], table(&[300], &[]).decode[&300]);
+        assert_eq!(all.prefill[&300], table(&[], &[300]).prefill[&300]);
+        assert_eq!(all.prefill[&3].ids.len(), 1);
+        let wrong = check("x", 1, 2).unwrap_err().to_string();
+        assert_eq!(wrong, "x: the result is 1, must be 2");
     }
 }

@@ -103,7 +103,7 @@ pub fn goals(record: &Record) -> Vec<Goal> {
             qwen3.with("avx2").times(What::Prefill, 128, 0),
         ),
         (
-            "8 sessions together, times one",
+            "batch of 8 sessions, times one session",
             AtLeast(4.0),
             qwen3.compared(What::Batch, 8),
         ),

@@ -1,6 +1,5 @@
 //! Decode and prefill of a model as contenders: contexts, lengths, threads, sets of kernels.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use int_engine::engine::{CpuEngine, Engine};
@@ -8,7 +7,7 @@ use int_engine::kernels::Kernels;
 
 use super::{Group, Options, Progress};
 use crate::Error;
-use crate::expected::{Expected, Reference, check, decode, digest};
+use crate::expected::{Expected, Table, check, decode, digest};
 use crate::figures::{Key, What, Work};
 use crate::rounds::Contender;
 use crate::subject::Subject;
@@ -18,6 +17,8 @@ pub(super) const DECODED: usize = 16;
 /// The context and the prompt at which sets of kernels and numbers of threads are compared.
 const SHORT: usize = 16;
 const PROMPT: usize = 128;
+/// Bytes of keys and values that the contexts may share.
+const SHARED: usize = 1 << 30;
 
 /// One way to run a model.
 #[derive(Clone, Copy, PartialEq)]
@@ -51,7 +52,7 @@ fn ways(options: &Options, max_context: usize) -> Vec<Way> {
     let (contexts, lengths): (&[usize], &[usize]) = if options.quick {
         (&[16, 1024], &[128, 512])
     } else {
-        (&[16, 256, 1024, 2048, 4096], &[8, 32, 128, 512, 2048])
+        (&[16, 256, 1024, 4096], &[8, 32, 128, 512, 2048])
     };
     if options.wants(Group::Decode) {
         for &context in contexts {
@@ -99,17 +100,31 @@ pub(super) fn contenders<'a>(
         "expected results of {}",
         subject.name
     )));
-    let reference = Reference::new(subject, options.threads);
-    let mut decoded: BTreeMap<usize, Expected> = BTreeMap::new();
-    let mut engines: Vec<((&str, NonZeroUsize), CpuEngine)> = Vec::new();
-    for way in ways(options, subject.model.config().max_context()) {
-        let id = (way.kernels, way.threads);
+    let ways = ways(options, subject.model.config().max_context());
+    let sizes = |what| -> Vec<usize> {
+        ways.iter()
+            .filter(|w| w.what == what)
+            .map(|w| w.size)
+            .collect()
+    };
+    let (contexts, lengths) = (sizes(What::Decode), sizes(What::Prefill));
+    let expected = Table::new(subject, options.threads, &contexts, DECODED, &lengths)?;
+    // Sessions that decode share the keys and values of their contexts, so that each is computed once. Prompts that are
+    // timed find nothing to share.
+    type Id = (&'static str, NonZeroUsize, bool);
+    let mut engines: Vec<(Id, CpuEngine)> = Vec::new();
+    for way in ways {
+        let decodes = way.what == What::Decode;
+        let id = (way.kernels, way.threads, decodes);
         if !engines.iter().any(|(known, _)| *known == id) {
             let kernels = Kernels::by_name(way.kernels).unwrap_or(Kernels::scalar());
-            engines.push((
-                id,
-                CpuEngine::new(subject.model.clone(), kernels, way.threads),
-            ));
+            let engine = CpuEngine::new(subject.model.clone(), kernels, way.threads);
+            let engine = if decodes {
+                engine.with_prefix_cache(SHARED)
+            } else {
+                engine
+            };
+            engines.push((id, engine));
         }
         let Some((_, engine)) = engines.iter().find(|(known, _)| *known == id) else {
             continue;
@@ -121,20 +136,12 @@ pub(super) fn contenders<'a>(
             threads: way.threads.get(),
             size: way.size,
         };
-        if way.what == What::Decode {
-            let expected = match decoded.get(&way.size) {
-                Some(expected) => expected.clone(),
-                None => reference.decode(way.size, DECODED)?,
-            };
-            decoded.insert(way.size, expected.clone());
+        if decodes {
+            let expected = expected.decode[&way.size].clone();
             all.push(decode_contender(subject, engine, key, way.steps, expected)?);
         } else {
-            all.push(prefill_contender(
-                subject,
-                engine,
-                key,
-                reference.prefill(way.size)?,
-            )?);
+            let expected = expected.prefill[&way.size].clone();
+            all.push(prefill_contender(subject, engine, key, expected)?);
         }
     }
     Ok(())
