@@ -165,7 +165,7 @@ fn size_of(text: &str) -> Option<usize> {
 }
 
 fn size_text(size: usize) -> String {
-    if size % (1 << 20) == 0 {
+    if size.is_multiple_of(1 << 20) {
         format!("{} MiB", size >> 20)
     } else {
         format!("{} KiB", size >> 10)

@@ -51,13 +51,10 @@ pub fn limit_lines(record: &Record) -> Vec<String> {
         .map(|threads| {
             let read =
                 stream_limit(&all, threads).map_or("?".into(), |r| format!("{:.1} GB/s", r * 1e-9));
-            let peaks = Unit::ALL
-                .into_iter()
-                .zip(["avx2", "avxvnni", "avx512"])
-                .filter_map(|(unit, kernels)| {
-                    let peak = peak_limit(&all, kernels, threads)?;
-                    Some(format!(", {} {:.0} GOP/s", unit.name(), peak * 1e-9))
-                });
+            let peaks = Unit::ALL.into_iter().filter_map(|unit| {
+                let peak = peak_limit(&all, unit.kernels(), threads)?;
+                Some(format!(", {} {:.0} GOP/s", unit.name(), peak * 1e-9))
+            });
             let s = if threads == 1 { "" } else { "s" };
             format!(
                 "limits, {threads} thread{s}: read {read}{}",

@@ -29,7 +29,7 @@ impl Crew {
             std::hint::spin_loop();
             polls = polls.wrapping_add(1);
             // With more threads than processors the missing one may need this one's.
-            if polls % 4096 == 0 {
+            if polls.is_multiple_of(4096) {
                 std::thread::yield_now();
             }
         }

@@ -113,11 +113,13 @@ pub enum Unit {
     Vnni256,
     /// 512-bit `vpdpbusd`.
     Vnni512,
+    /// `tdpbssd` of the matrix unit.
+    Amx,
 }
 
 impl Unit {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Avx2, Self::Vnni256, Self::Vnni512];
+    pub const ALL: [Self; 4] = [Self::Avx2, Self::Vnni256, Self::Vnni512, Self::Amx];
 
     /// The name in tables and records.
     #[must_use]
@@ -126,24 +128,31 @@ impl Unit {
             Self::Avx2 => "vpmaddubsw ymm",
             Self::Vnni256 => "vpdpbusd ymm",
             Self::Vnni512 => "vpdpbusd zmm",
+            Self::Amx => "tdpbssd tmm",
         }
     }
 
-    /// Whether this CPU has the instructions.
+    /// Whether this CPU has the instructions, and lets this process use them.
     #[must_use]
     pub fn here(self) -> bool {
         target::has(self)
     }
 
+    /// The set of kernels that is built on the instructions.
+    #[must_use]
+    pub fn kernels(self) -> &'static str {
+        match self {
+            Self::Avx2 => "avx2",
+            Self::Vnni256 => "avxvnni",
+            Self::Vnni512 => "avx512",
+            Self::Amx => "amx",
+        }
+    }
+
     /// The instructions that a set of kernels is built on.
     #[must_use]
     pub fn of_kernels(name: &str) -> Option<Self> {
-        match name {
-            "avx512" => Some(Self::Vnni512),
-            "avxvnni" => Some(Self::Vnni256),
-            "avx2" => Some(Self::Avx2),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|unit| unit.kernels() == name)
     }
 
     /// The seconds in which `threads` threads multiply registers `rounds` times, and the operations (a multiplication

@@ -3,12 +3,16 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
+use int_engine::kernels::Kernels;
+
 use super::Unit;
 
 /// Accumulators of `vpdpbusd`: two a cycle of five cycles' latency need ten.
 const VNNI_CHAINS: usize = 12;
 /// Accumulators of AVX2, whose sums take one cycle; constants and products need registers too.
 const AVX2_CHAINS: usize = 6;
+/// Accumulators of the matrix unit: a product every 16 cycles of 52 cycles' latency needs four.
+const AMX_CHAINS: usize = 4;
 
 pub(super) fn has(unit: Unit) -> bool {
     match unit {
@@ -20,6 +24,8 @@ pub(super) fn has(unit: Unit) -> bool {
         Unit::Vnni512 => {
             is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni")
         }
+        // The kernels are there only where the system lets this process use the unit.
+        Unit::Amx => Kernels::by_name(unit.kernels()).is_ok(),
     }
 }
 
@@ -111,10 +117,12 @@ unsafe fn read_ymm<const DISTANCE: usize>(bytes: &[i8]) -> u64 {
 /// One lane's sum after `rounds` rounds, the sum by definition, and the number of operations.
 pub(super) fn multiply(unit: Unit, rounds: u32) -> (i32, i32, f64) {
     assert!(unit.here(), "{unit:?} is missing");
-    let (chains, lanes) = match unit {
-        Unit::Avx2 => (AVX2_CHAINS, 8),
-        Unit::Vnni256 => (VNNI_CHAINS, 8),
-        Unit::Vnni512 => (VNNI_CHAINS, 16),
+    // Accumulators, lanes of each, and products that an instruction adds to a lane.
+    let (chains, lanes, products) = match unit {
+        Unit::Avx2 => (AVX2_CHAINS, 8, 4),
+        Unit::Vnni256 => (VNNI_CHAINS, 8, 4),
+        Unit::Vnni512 => (VNNI_CHAINS, 16, 4),
+        Unit::Amx => (AMX_CHAINS, 256, 64),
     };
     // SAFETY: the CPU has the instructions.
     let sum = unsafe {
@@ -123,12 +131,13 @@ pub(super) fn multiply(unit: Unit, rounds: u32) -> (i32, i32, f64) {
             Unit::Vnni256 if is_x86_feature_detected!("avxvnni") => multiply_vnni_vex(rounds),
             Unit::Vnni256 => multiply_vnni_ymm(rounds),
             Unit::Vnni512 => multiply_vnni_zmm(rounds),
+            Unit::Amx => multiply_amx(rounds),
         }
     };
-    // A round adds 4 products of 2 * 1 and 4 of 2 * 3 to a lane of every chain, wrapping.
-    let expected = (32 * chains as i32).wrapping_mul(rounds as i32);
-    // 2 steps a round, 4 products and 4 additions a lane.
-    let operations = f64::from(rounds) * 2.0 * chains as f64 * f64::from(lanes) * 8.0;
+    // A round adds products of 2 * 1 and as many of 2 * 3 to a lane of every chain, wrapping.
+    let expected = (8 * products * chains as i32).wrapping_mul(rounds as i32);
+    // 2 steps a round; a product is a multiplication and an addition.
+    let operations = 2.0 * f64::from(rounds) * chains as f64 * f64::from(lanes * products * 2);
     (sum, expected, operations)
 }
 
@@ -213,3 +222,74 @@ chains!(
     |sum, inputs, weights| _mm512_dpbusd_epi32(sum, inputs, weights),
     lane_of_zmm
 );
+
+/// A tile of 16 rows of 64 bytes.
+#[repr(C, align(64))]
+struct Tile<T, const N: usize>([T; N]);
+
+/// Bytes of the unit's configuration: palette 1, eight tiles of 16 rows of 64 bytes.
+const fn configuration() -> Tile<u8, 64> {
+    let mut bytes = [0; 64];
+    bytes[0] = 1;
+    let mut tile = 0;
+    while tile < 8 {
+        bytes[16 + 2 * tile] = 64;
+        bytes[48 + tile] = 16;
+        tile += 1;
+    }
+    Tile(bytes)
+}
+
+/// # Safety
+/// The CPU has the matrix unit, and the system lets this process use it.
+unsafe fn multiply_amx(rounds: u32) -> i32 {
+    let config = configuration();
+    let values = [2i8, 1, 3].map(|value| Tile([value; 1024]));
+    let mut sums = [const { Tile([0i32; 256]) }; AMX_CHAINS];
+    // SAFETY: the caller's; the tiles in memory have 16 rows of 64 bytes, and the unit is released again.
+    unsafe {
+        asm!(
+            "ldtilecfg [{config}]",
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "tileloadd tmm4, [{inputs} + {line}*1]",
+            "tileloadd tmm5, [{first} + {line}*1]",
+            "tileloadd tmm6, [{second} + {line}*1]",
+            "test {rounds:e}, {rounds:e}",
+            "jz 3f",
+            "2:",
+            "tdpbssd tmm0, tmm4, tmm5",
+            "tdpbssd tmm1, tmm4, tmm5",
+            "tdpbssd tmm2, tmm4, tmm5",
+            "tdpbssd tmm3, tmm4, tmm5",
+            "tdpbssd tmm0, tmm4, tmm6",
+            "tdpbssd tmm1, tmm4, tmm6",
+            "tdpbssd tmm2, tmm4, tmm6",
+            "tdpbssd tmm3, tmm4, tmm6",
+            "dec {rounds:e}",
+            "jnz 2b",
+            "3:",
+            "tilestored [{out} + {line}*1], tmm0",
+            "add {out}, 1024",
+            "tilestored [{out} + {line}*1], tmm1",
+            "add {out}, 1024",
+            "tilestored [{out} + {line}*1], tmm2",
+            "add {out}, 1024",
+            "tilestored [{out} + {line}*1], tmm3",
+            "tilerelease",
+            config = in(reg) &raw const config,
+            inputs = in(reg) &raw const values[0],
+            first = in(reg) &raw const values[1],
+            second = in(reg) &raw const values[2],
+            line = in(reg) 64usize,
+            rounds = inout(reg) rounds => _,
+            out = inout(reg) &raw mut sums => _,
+            options(nostack),
+        );
+    }
+    // Every lane is the same.
+    sums.iter()
+        .fold(0, |total, tile| total.wrapping_add(tile.0[0]))
+}

@@ -11,6 +11,9 @@ use crate::rounds::Contender;
 /// Seconds that a sample of the products takes, about.
 const PEAK_SECONDS: f64 = 0.03;
 
+/// Rounds from whose time their number is chosen.
+const TRIAL: u32 = 1 << 16;
+
 /// What the limits are measured with.
 pub(super) struct Limits {
     read: StreamRead,
@@ -48,8 +51,8 @@ impl Limits {
                 }));
             }
             for unit in Unit::ALL.into_iter().filter(|unit| unit.here()) {
-                let (seconds, _) = unit.seconds(1, 1 << 18)?;
-                let rounds = (f64::from(1 << 18) * PEAK_SECONDS / seconds).clamp(1.0, 1e9) as u32;
+                let (seconds, _) = unit.seconds(1, TRIAL)?;
+                let rounds = (f64::from(TRIAL) * PEAK_SECONDS / seconds).clamp(1.0, 1e9) as u32;
                 let (_, operations) = unit.seconds(threads, rounds)?;
                 let key = Key {
                     what: What::Peak,

@@ -43,7 +43,7 @@ fn ways(options: &Options, max_context: usize) -> Vec<Way> {
             size,
             steps,
         };
-        let known = ways.iter().any(|w| *w == way);
+        let known = ways.contains(&way);
         if !known && size + steps < max_context {
             ways.push(way);
         }

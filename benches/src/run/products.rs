@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use int_engine::buffer::Buffer;
 use int_engine::kernels::Kernels;
-use int_engine::kernels::operands::{Inputs, Out};
+use int_engine::kernels::operands::{Form, Inputs, Out};
 use int_engine::tiles::{TILE, View};
 
 use crate::Error;
@@ -15,7 +15,7 @@ use crate::rounds::Contender;
 use crate::subject::{Subject, products};
 
 /// Rows that several tokens meet at a time, as in the engine.
-const PANEL: usize = 3 * TILE;
+const PANEL: usize = 6 * TILE;
 /// Tokens of the two measurements, and how often a sample makes all products.
 const SIZES: [(usize, usize); 2] = [(1, 16), (128, 1)];
 
@@ -43,12 +43,14 @@ fn steps(subject: &Subject) -> Vec<Step<'_>> {
 
 /// Packed random inputs for each number of columns.
 struct Operands {
+    form: Form,
     tokens: usize,
     packed: Vec<(usize, Buffer)>,
 }
 
 impl Operands {
-    fn new(steps: &[Step<'_>], tokens: usize, flip: u8) -> Result<Self, Error> {
+    fn new(steps: &[Step<'_>], tokens: usize, kernels: &Kernels) -> Result<Self, Error> {
+        let form = (kernels.form)(tokens);
         let mut packed: Vec<(usize, Buffer)> = Vec::new();
         for step in steps {
             if packed.iter().any(|(cols, _)| *cols == step.cols) {
@@ -59,16 +61,20 @@ impl Operands {
                 .map(|code| code.max(-127))
                 .collect();
             let mut memory = Buffer::default();
-            memory.grow(Inputs::len_of(tokens, step.cols), "inputs")?;
-            let _ = Inputs::pack(&codes, step.cols, flip, memory.bytes_mut());
+            memory.grow(form.len(tokens, step.cols), "inputs")?;
+            let _ = Inputs::pack(&codes, step.cols, form, memory.bytes_mut());
             packed.push((step.cols, memory));
         }
-        Ok(Self { tokens, packed })
+        Ok(Self {
+            form,
+            tokens,
+            packed,
+        })
     }
 
     fn of(&self, cols: usize) -> Option<Inputs<'_>> {
         let (_, memory) = self.packed.iter().find(|(known, _)| *known == cols)?;
-        Some(Inputs::packed(self.tokens, cols, memory.bytes()))
+        Some(Inputs::packed(self.tokens, cols, self.form, memory.bytes()))
     }
 }
 
@@ -126,51 +132,63 @@ fn multiply(
     (seconds, sums.into_iter().sum())
 }
 
-/// Adds the products of one token and of a prompt.
+/// Adds the products of one token and of a prompt, with the fastest kernels and with those of 512-bit vectors, to whose
+/// peak the prompt's are compared on every machine that has them.
 pub(super) fn contenders<'a>(
     subject: &'a Subject,
     threads: NonZeroUsize,
     all: &mut Vec<Contender<'a>>,
 ) -> Result<(), Error> {
-    let best = Kernels::detect();
-    let present = Kernels::all().into_iter().rev().filter_map(|(_, k)| k);
-    let other = present
-        .into_iter()
-        .find(|k| k.name != best.name)
-        .unwrap_or(best);
     let threads = threads.get();
+    let mut sets = vec![Kernels::detect()];
+    sets.extend(
+        Kernels::by_name("avx512")
+            .ok()
+            .filter(|set| set.name != sets[0].name),
+    );
+    let present = Kernels::all()
+        .into_iter()
+        .rev()
+        .filter_map(|(_, kernels)| kernels);
+    let others: Vec<&Kernels> = present
+        .filter(|k| sets.iter().all(|s| s.name != k.name))
+        .collect();
+    let other = others.first().copied().unwrap_or(sets[0]);
     for (tokens, times) in SIZES {
-        let steps = steps(subject);
-        let operands = Operands::new(&steps, tokens, best.flip)?;
-        let others = Operands::new(&steps, tokens, other.flip)?;
-        let name = format!("products of {tokens}");
-        let (_, expected) = multiply(other, &steps, &others, 1, 1, true);
-        let (_, found) = multiply(best, &steps, &operands, threads, 1, true);
-        check(&name, found, expected)?;
-        let (_, expected) = multiply(other, &steps, &others, 1, 1, false);
-        let key = Key {
-            what: What::Products,
-            subject: subject.name.clone(),
-            engine: best.name.into(),
-            threads,
-            size: tokens,
-        };
-        let weights = subject.layer_weights()
-            + if tokens == 1 {
+        let inputs = Operands::new(&steps(subject), tokens, other)?;
+        let sum = |all| multiply(other, &steps(subject), &inputs, threads, 1, all).1;
+        let (of_all, of_last) = (sum(true), sum(false));
+        for &kernels in &sets {
+            let steps = steps(subject);
+            let operands = Operands::new(&steps, tokens, kernels)?;
+            let key = Key {
+                what: What::Products,
+                subject: subject.name.clone(),
+                engine: kernels.name.into(),
+                threads,
+                size: tokens,
+            };
+            let name = key.to_string();
+            let (_, found) = multiply(kernels, &steps, &operands, threads, 1, true);
+            check(&name, found, of_all)?;
+            let head = if tokens == 1 {
                 subject.head_weights()
             } else {
                 0.0
             };
-        let passes = times as f64;
-        let work = Work {
-            tokens: passes * tokens as f64,
-            bytes: passes * weights,
-            operations: 2.0 * passes * tokens as f64 * weights,
-        };
-        all.push(Contender::new(key, work, move |watch| {
-            let found = watch.measure(|| multiply(best, &steps, &operands, threads, times, false));
-            check(&name, found, expected)
-        }));
+            let weights = subject.layer_weights() + head;
+            let passes = times as f64;
+            let work = Work {
+                tokens: passes * tokens as f64,
+                bytes: passes * weights,
+                operations: 2.0 * passes * tokens as f64 * weights,
+            };
+            all.push(Contender::new(key, work, move |watch| {
+                let found =
+                    watch.measure(|| multiply(kernels, &steps, &operands, threads, times, false));
+                check(&name, found, of_last)
+            }));
+        }
     }
     Ok(())
 }
