@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use int_engine::blob::Loader;
 use int_engine::buffer::Pages;
 use int_engine::commitment::{self, Commitment, Hasher};
 use int_engine::config;
@@ -393,7 +394,10 @@ impl Model for KernelsModel {
 
 impl Models for KernelsTarget {
     fn load(&self, blob: &[u8]) -> Result<Box<dyn Model>, String> {
-        let model = int_engine::model::Model::from_bytes(blob).map_err(|e| e.to_string())?;
+        let Setting { threads, pages } = self.setting;
+        let loader = Loader::new().pages(pages);
+        let model = loader.load(blob, blob.len() as u64, threads, |_| {});
+        let model = model.map_err(|e| e.to_string())?;
         let engine = CpuEngine::new(Arc::new(model), self.kernels, self.setting.threads);
         Ok(Box::new(KernelsModel(engine)))
     }
