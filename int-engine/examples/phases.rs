@@ -77,12 +77,16 @@ fn main() {
         row(
             "max_abs 1024",
             2.0,
-            best(|| drop(black_box((k.max_abs)(black_box(&x))))),
+            best(|| {
+                let _ = black_box((k.max_abs)(black_box(&x)));
+            }),
         );
         row(
             "sum_squares 1024",
             2.0,
-            best(|| drop(black_box((k.sum_squares)(black_box(&x), 0)))),
+            best(|| {
+                let _ = black_box((k.sum_squares)(black_box(&x), 0));
+            }),
         );
         row(
             "quantize 1024",
@@ -240,7 +244,9 @@ fn main() {
         row(
             "swiglu 3072",
             1.0,
-            best(|| drop(black_box((k.swiglu)(black_box(&g), &u, &mut h)))),
+            best(|| {
+                let _ = black_box((k.swiglu)(black_box(&g), &u, &mut h));
+            }),
         );
         let mut x = vec![0; FF];
         row(
@@ -271,7 +277,9 @@ fn main() {
             sum * 1e-3 * LAYERS
         );
         let logits = best(|| (k.requantize)(black_box(&mut acc), scale, channels(VOCAB)));
-        let largest = best(|| drop(black_box((k.largest)(black_box(&acc)))));
+        let largest = best(|| {
+            let _ = black_box((k.largest)(black_box(&acc)));
+        });
         println!("{name:8} of the head: requantize {logits:.0} ns, largest {largest:.0} ns\n");
     }
 }

@@ -479,7 +479,7 @@ fn family_07_rows_of_any_maximum_quantise_equally_well() {
         // v's rows are rotated among each other: each is a sum of the eight with signs, so only their range is told.
         let mixed = name.contains("v_proj");
         let scale = |r: usize| f64::from(mult[r]) * 2f64.powi(-31 - i32::from(shift[r]));
-        for r in 0..MAXIMA.len() {
+        for (r, &maximum) in MAXIMA.iter().enumerate() {
             let row: Vec<i8> = codes.row(r).collect();
             let largest = row.iter().map(|w| w.unsigned_abs()).max().unwrap();
             assert!(
@@ -487,7 +487,7 @@ fn family_07_rows_of_any_maximum_quantise_equally_well() {
                 "{name}: row {r} uses codes up to {largest} of 127"
             );
             if !mixed {
-                let ratio = scale(r) / scale(3) / f64::from(MAXIMA[r] / MAXIMA[3]);
+                let ratio = scale(r) / scale(3) / f64::from(maximum / MAXIMA[3]);
                 assert!(
                     (ratio - 1.0).abs() < 0.02,
                     "{name}: row {r} is off by {ratio}"

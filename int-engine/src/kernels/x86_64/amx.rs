@@ -31,7 +31,7 @@ pub(crate) fn kernels() -> Option<&'static Kernels> {
     static KERNELS: std::sync::OnceLock<Option<Kernels>> = std::sync::OnceLock::new();
     let make = || {
         let base = avx512::kernels()?;
-        (has_unit() && permitted()).then(|| Kernels {
+        (has_unit() && permitted()).then_some(Kernels {
             name: "amx",
             form: |tokens| match tokens {
                 0 | 1 => (avx512::KERNELS.form)(tokens),
