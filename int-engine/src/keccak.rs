@@ -11,6 +11,7 @@ use sha3::{Digest, Keccak256};
 pub(crate) type Hash = [u8; 32];
 
 /// Bytes that one permutation absorbs.
+#[cfg(target_arch = "x86_64")]
 const RATE: usize = 136;
 
 /// How many messages are hashed side by side.
@@ -57,6 +58,7 @@ impl Lanes {
     fn each(self, prefix: u8, data: &[u8], size: usize, out: &mut Vec<Hash>) {
         assert!(size > 0 && data.len() % size == 0, "whole messages");
         for group in data.chunks(self.count() * size) {
+            #[cfg(target_arch = "x86_64")]
             let messages = group.len() / size;
             // Unused lanes hash the last message again.
             #[cfg(target_arch = "x86_64")]

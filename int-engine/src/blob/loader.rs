@@ -101,11 +101,20 @@ impl Loader {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        for piece in bytes.chunks(PIECE) {
+        let mut bytes = bytes;
+        while !bytes.is_empty() {
+            // Bytes that come all at once are cut between chunks, and hashed where they lie.
+            let most = if self.at == 0 {
+                FIRST_CHUNK + PIECE
+            } else {
+                PIECE
+            };
+            let (piece, later) = bytes.split_at(bytes.len().min(most));
             if let Err(error) = self.take(piece) {
                 self.failed = Some(error.clone());
                 return Err(error);
             }
+            bytes = later;
         }
         Ok(())
     }
