@@ -155,7 +155,7 @@ fn main() {
         for &tokens in &tokens {
             let few = tokens <= 8;
             let bytes = if few { bytes } else { layers } as f64;
-            let packed = vec![-3; tokens * 3072];
+            let packed = vec![-3; Inputs::room(tokens, 3072)];
             let mut out = vec![0; tokens * if few { HEAD.0 } else { 6144 }];
             let seconds = timed(rounds, &matrices(data, &sums, few), |&view| {
                 product(kernels, view, tokens, &packed, &mut out);

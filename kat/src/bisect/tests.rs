@@ -76,7 +76,7 @@ fn equal_sides_have_no_difference() {
     }
 }
 
-/// Rounding towards minus infinity in the call of one position and layer; two calls a position are the head's.
+/// Rounding towards minus infinity in the call of one position and layer; one call a position is the head's.
 #[test]
 fn a_fault_in_one_operation_of_one_layer_is_found() {
     static CALL: AtomicUsize = AtomicUsize::new(0);
@@ -94,7 +94,7 @@ fn a_fault_in_one_operation_of_one_layer_is_found() {
     }));
     let (good, bad) = (engine(Kernels::scalar()), engine(faulty));
     for (position, layer) in [(0, 0), (0, 2), (4, 1)] {
-        let fault = position * (LAYERS + 2) + layer;
+        let fault = position * (LAYERS + 1) + layer;
         FAULT.store(fault, Ordering::Relaxed);
         let headers = [header(&good), header(&bad)];
         let mut left = EngineSide::new(&good, &headers[0], 1).unwrap();
