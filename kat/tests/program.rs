@@ -95,6 +95,9 @@ fn usage_errors_name_the_argument() {
         (&["--bakend", "scalar"][..], "--bakend"),
         (&["--backend"][..], "--backend needs a list"),
         (&["--backend", "abacus"][..], "abacus"),
+        (&["--threads"][..], "--threads needs a number"),
+        (&["--threads", "0"][..], "0 threads"),
+        (&["--pages", "large"][..], "large pages"),
         (&["elsewhere"][..], "elsewhere"),
     ] {
         let (code, text) = verify(args);

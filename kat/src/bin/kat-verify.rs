@@ -35,9 +35,9 @@ enum Asked {
 fn asked(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
     let (mut options, mut json) = (Verify::default(), false);
     while let Some(arg) = args.next() {
-        let mut value = || args.next().ok_or(format!("{arg} needs a value"));
+        let mut argument = |what: &str| args.next().ok_or(format!("{arg} needs {what}"));
         let mut list = || -> Result<Vec<String>, String> {
-            Ok(value()?.split(',').map(str::to_owned).collect())
+            Ok(argument("a list")?.split(',').map(str::to_owned).collect())
         };
         match arg.as_str() {
             "--help" | "-h" => return Ok(Asked::Help),
@@ -45,13 +45,13 @@ fn asked(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
             "--require" => options.require.extend(list()?),
             "--level" => options.levels.extend(list()?),
             "--threads" => {
-                let n = value()?;
+                let n = argument("a number")?;
                 let threads = n.parse().ok().filter(|n: &NonZeroUsize| n.get() <= 1024);
                 options.setting.threads =
                     threads.ok_or(format!("{n} threads, must be 1 to 1024"))?;
             }
             "--pages" => {
-                options.setting.pages = match &*value()? {
+                options.setting.pages = match &*argument("a kind")? {
                     "huge" => Pages::Huge,
                     "small" => Pages::Small,
                     other => return Err(format!("there are no {other} pages: huge or small")),
