@@ -57,7 +57,7 @@ impl Hasher {
 
     /// Adds the leaf hashes of the next `len` bytes. What has been added before ends with a chunk.
     pub(crate) fn append(&mut self, leaves: &[Hash], len: u64) {
-        debug_assert!(!self.leaves.is_empty() && self.pending.len() % CHUNK == 0);
+        assert!(!self.leaves.is_empty() && self.pending.len() % CHUNK == 0);
         leaf_hashes(&self.pending, &mut self.leaves);
         self.pending.clear();
         self.leaves.extend_from_slice(leaves);

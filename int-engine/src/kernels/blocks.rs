@@ -1,7 +1,7 @@
 //! What backends with registers of their own share: the walk over tiles and blocks of tokens, and the parts of a
 //! weighted sum that fill no register.
 
-use super::operands::{BLOCK, Inputs, Out};
+use super::operands::{BLOCK, Form, Inputs, Out};
 use super::scalar::check;
 use crate::tiles::{GROUP, TILE, View};
 
@@ -57,7 +57,7 @@ impl Sums {
     }
 }
 
-/// Calls `block` for every tile and block of tokens of a product. It may write the `rows` sums of each of its tokens.
+/// Calls `block` for every tile and block of tokens of a product whose inputs are XORed with `flip`. It may write the `rows` sums of each of its tokens.
 ///
 /// # Panics
 /// When the operands do not fit together.
@@ -66,9 +66,10 @@ pub(super) fn each(
     weights: View<'_>,
     inputs: Inputs<'_>,
     mut out: Out<'_>,
+    flip: u8,
     mut block: impl FnMut(Block<'_>),
 ) {
-    check(weights, inputs, &out);
+    check(weights, inputs, &out, Form::Blocks { flip });
     let groups = weights.groups();
     let tiles = weights.data().chunks_exact(groups * LINE);
     let totals = weights.sums().chunks_exact(TILE);

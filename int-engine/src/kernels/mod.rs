@@ -124,6 +124,9 @@ impl Kernels {
     }
 
     /// Every backend that this crate knows, the slowest first, with `None` where this CPU or target lacks it.
+    ///
+    /// On Linux this asks the system once for the use of the matrix unit, where there is one; from then on the process
+    /// cannot give a thread an alternate signal stack too small for the unit's state.
     #[must_use]
     pub fn all() -> [(&'static str, Option<&'static Self>); 6] {
         #[cfg(target_arch = "x86_64")]

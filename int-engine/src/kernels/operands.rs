@@ -247,8 +247,7 @@ impl<'a> Out<'a> {
     pub fn part(&mut self, range: Range<usize>) -> Out<'_> {
         assert!(range.start <= range.end && range.end <= self.rows);
         Out {
-            // SAFETY: `start` is at most `rows`, so the pointer stays within the first row or at its end.
-            start: unsafe { self.start.add(range.start) },
+            start: self.start.wrapping_add(range.start),
             rows: range.len(),
             memory: PhantomData,
             ..*self
@@ -264,8 +263,7 @@ impl<'a> Out<'a> {
         assert!(rows <= self.rows);
         let left = Self { rows, ..self };
         let right = Self {
-            // SAFETY: `rows` is at most `self.rows`, so the pointer stays within the first row or at its end.
-            start: unsafe { self.start.add(rows) },
+            start: self.start.wrapping_add(rows),
             rows: self.rows - rows,
             ..self
         };

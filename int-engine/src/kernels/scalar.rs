@@ -31,8 +31,9 @@ pub(super) static KERNELS: Kernels = Kernels {
     largest: rows::largest,
 };
 
-/// Asserts that the operands of a product fit together.
-pub(super) fn check(weights: View<'_>, inputs: Inputs<'_>, out: &Out<'_>) {
+/// Asserts that the operands of a product fit together, and that the inputs have the form that it takes.
+pub(super) fn check(weights: View<'_>, inputs: Inputs<'_>, out: &Out<'_>, form: Form) {
+    assert_eq!(inputs.form(), form, "the form of the inputs");
     assert_eq!(weights.cols(), inputs.cols(), "one input per column");
     assert!(
         out.tokens() == inputs.tokens() && out.rows() == weights.rows(),
@@ -113,7 +114,7 @@ fn prove(tile: &[i8], block: &[i8], tokens: usize, token: usize, cols: usize) {
 
 /// The definition, for inputs that are not flipped.
 pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
-    check(weights, inputs, &out);
+    check(weights, inputs, &out, Form::Blocks { flip: 0 });
     let tiles = weights.data().chunks_exact(weights.groups() * TILE * GROUP);
     // A tile stays in the first-level cache for all tokens.
     for (tile, row) in tiles.zip((0..).step_by(TILE)) {

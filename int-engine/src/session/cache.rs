@@ -39,7 +39,7 @@ impl Shape {
 }
 
 /// The keys and values of [`PAGE`] positions. Each field is `[layers][kv_heads]` of what it says.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Page {
     shape: Shape,
     /// Tiles of `[PAGE]` keys.

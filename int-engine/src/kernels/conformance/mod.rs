@@ -5,7 +5,7 @@ mod letter;
 mod operations;
 
 use super::Kernels;
-use super::operands::{Inputs, Out};
+use super::operands::{Form, Inputs, Out};
 use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::fixed::I31;
 use crate::ops::ratio::TokenScale;
@@ -96,6 +96,26 @@ pub(super) fn gemm(k: &Kernels) {
     for cols in [65535, 65519, 8191] {
         let (weights, x) = (rng.bytes(5 * cols), rng.bytes(4 * cols));
         check(&weights, cols, &x);
+    }
+}
+
+/// A product with no tokens writes nothing, and inputs of another backend's form are refused.
+pub(super) fn operands(k: &Kernels) {
+    let tiles = Tiles::pack(&[1; 64], 4);
+    let none = Inputs::pack(&[], 4, (k.form)(0), &mut []);
+    (k.gemm)(tiles.view(), none, Out::new(&mut [], 16));
+    let forms = [0, 0x80].map(|flip| Form::Blocks { flip });
+    for form in forms.into_iter().chain([Form::Rows]) {
+        // The matrix unit takes a single token as the vector unit does.
+        if form == (k.form)(1) || form == (k.form)(2) {
+            continue;
+        }
+        let refused = std::panic::catch_unwind(|| {
+            let mut memory = vec![0; Inputs::room(2, 4)];
+            let inputs = Inputs::pack(&[1; 8], 4, form, &mut memory);
+            (k.gemm)(tiles.view(), inputs, Out::new(&mut [0; 32], 16));
+        });
+        assert!(refused.is_err(), "{}: {form:?}", k.name);
     }
 }
 
@@ -363,7 +383,7 @@ macro_rules! conformance {
             }
 
             conformance!(
-                @tests gemm, weighted_sum, rows, requantization, mlp, butterflies, softmax, attention_output, head_norm,
+                @tests gemm, operands, weighted_sum, rows, requantization, mlp, butterflies, softmax, attention_output, head_norm,
                 rope, head_rows
             );
         })*

@@ -102,7 +102,7 @@ fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
     if inputs.form() != Form::Rows {
         return (avx512::KERNELS.gemm)(weights, inputs, out);
     }
-    scalar::check(weights, inputs, &out);
+    scalar::check(weights, inputs, &out, Form::Rows);
     let tiles = weights.rows().div_ceil(TILE);
     let (groups, width) = (weights.groups(), weights.cols().next_multiple_of(COLS));
     assert!(

@@ -23,7 +23,7 @@ const LANES: usize = 4;
 
 /// `gemm` with the dot product instructions.
 pub(super) fn gemm_dotprod(weights: View<'_>, inputs: Inputs<'_>, out: Out<'_>) {
-    blocks::each(weights, inputs, out, |block| {
+    blocks::each(weights, inputs, out, 0, |block| {
         // SAFETY: the features are present (see `kernels`), and a block's sums are there to be written.
         unsafe { dotprod(block) }
     });
@@ -31,7 +31,7 @@ pub(super) fn gemm_dotprod(weights: View<'_>, inputs: Inputs<'_>, out: Out<'_>) 
 
 /// `gemm` without them.
 pub(super) fn gemm_widening(weights: View<'_>, inputs: Inputs<'_>, out: Out<'_>) {
-    blocks::each(weights, inputs, out, |block| {
+    blocks::each(weights, inputs, out, 0, |block| {
         // SAFETY: NEON is present (see `kernels`), and a block's sums are there to be written.
         unsafe { widening(block) }
     });

@@ -21,7 +21,7 @@ const LANES: usize = 8;
 const PREFETCH: usize = 4096;
 
 pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, out: Out<'_>) {
-    blocks::each(weights, inputs, out, |block| {
+    blocks::each(weights, inputs, out, 0, |block| {
         // SAFETY: AVX2 is present (see `kernels`), and a block's sums are there to be written.
         unsafe { product(block) }
     });

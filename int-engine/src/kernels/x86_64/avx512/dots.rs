@@ -16,7 +16,7 @@
 // Register-only intrinsics are safe inside a function with the feature.
 #![allow(unused_unsafe)]
 
-use super::super::super::operands::{BLOCK, Inputs, Out};
+use super::super::super::operands::{BLOCK, Form, Inputs, Out};
 use super::super::super::scalar;
 use crate::tiles::{GROUP, TILE, View};
 use core::arch::x86_64::*;
@@ -35,7 +35,10 @@ const STEPS: usize = 4;
 const RUN: usize = 64;
 
 pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
-    scalar::check(weights, inputs, &out);
+    scalar::check(weights, inputs, &out, Form::Blocks { flip: 0x80 });
+    if inputs.tokens() == 0 {
+        return;
+    }
     let tiles = weights.rows().div_ceil(TILE);
     assert!(
         weights.data().len() == tiles * weights.groups() * LINE

@@ -30,7 +30,7 @@ const STEPS: usize = 4;
 const RUN: usize = 64;
 
 pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, out: Out<'_>) {
-    blocks::each(weights, inputs, out, |block| {
+    blocks::each(weights, inputs, out, 0x80, |block| {
         // SAFETY: the features are present (see `kernels`), and a block's sums are there to be written.
         unsafe { product(block) }
     });
