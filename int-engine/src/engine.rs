@@ -328,16 +328,28 @@ pub fn generate(
     max_new: usize,
     on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
 ) -> Result<Generation, Error> {
+    if let Some(answer) = begin(session, prompt, max_new)? {
+        return Ok(answer);
+    }
+    continue_greedy(session, max_new, on_token)
+}
+
+/// Feeds the prompt to an empty session; the answer, when it is known to be empty without the prompt.
+fn begin(
+    session: &mut dyn Session,
+    prompt: &[u32],
+    max_new: usize,
+) -> Result<Option<Generation>, Error> {
     session.reset();
     check_tokens(session.config(), 0, prompt)?;
     if max_new == 0 {
-        return Ok(Generation {
+        return Ok(Some(Generation {
             ids: Vec::new(),
             finish: Finish::Length,
-        });
+        }));
     }
     session.feed(prompt)?;
-    continue_greedy(session, max_new, on_token)
+    Ok(None)
 }
 
 /// Greedy generation after the tokens that `session` already holds: spec 3.5 with these tokens as the prompt.

@@ -343,6 +343,7 @@ mod tests {
 
     /// Every way of this CPU to do it.
     fn ways() -> Vec<Put> {
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
         let mut ways: Vec<Put> = vec![
             |filler, at, values| filler.put(at, values),
             |filler, at, values| filler.put_by(at, values, |_, _, _| Block::default()),

@@ -1,6 +1,6 @@
 //! Greedy generation with drafts: several ids of the answer in one pass over the weights where a draft is right.
 
-use super::{Drafter, Finish, Generation, Session, check_tokens, no_greedy_id};
+use super::{Drafter, Finish, Generation, Session, begin, no_greedy_id};
 use crate::halt::{Error, Halt};
 use std::ops::ControlFlow;
 
@@ -17,15 +17,9 @@ pub fn generate_speculative(
     max_new: usize,
     on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
 ) -> Result<Generation, Error> {
-    session.reset();
-    check_tokens(session.config(), 0, prompt)?;
-    if max_new == 0 {
-        return Ok(Generation {
-            ids: Vec::new(),
-            finish: Finish::Length,
-        });
+    if let Some(answer) = begin(session, prompt, max_new)? {
+        return Ok(answer);
     }
-    session.feed(prompt)?;
     drafter.extend(prompt);
     continue_speculative(session, drafter, max_new, on_token)
 }

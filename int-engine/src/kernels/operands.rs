@@ -271,13 +271,19 @@ impl<'a> Out<'a> {
     }
 
     /// The first element of the first token; a token's elements are consecutive, tokens [`Out::stride`] apart.
-    #[allow(dead_code)]
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", target_arch = "aarch64")),
+        allow(dead_code, reason = "portable kernels write by token")
+    )]
     pub(crate) fn as_mut_ptr(&mut self) -> *mut i32 {
         self.start
     }
 
     /// Elements from a token to the next.
-    #[allow(dead_code)]
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", target_arch = "aarch64")),
+        allow(dead_code, reason = "portable kernels write by token")
+    )]
     pub(crate) fn stride(&self) -> usize {
         self.stride
     }

@@ -152,20 +152,15 @@ impl Pass {
         &self.x[..tokens * plan.model.config().hidden()]
     }
 
-    /// Makes the head's inputs of the tokens in `rows`; the first token of the pass has position `first`.
-    pub(super) fn head_inputs(
-        &mut self,
-        plan: &Plan,
-        first: usize,
-        rows: std::ops::Range<usize>,
-    ) -> Result<(), Fault> {
+    /// Makes the head's inputs of the tokens in `rows`, for which the head has room; the first token of the pass has
+    /// position `first`.
+    pub(super) fn head_inputs(&mut self, plan: &Plan, first: usize, rows: std::ops::Range<usize>) {
         let n = plan.model.config().hidden();
-        self.head.begin(plan.model.config(), rows.len())?;
+        self.head.clear();
         for i in rows {
             self.head
                 .push::<false>(plan, first + i, &self.x[i * n..][..n]);
         }
-        Ok(())
     }
 
     /// Takes every run through all layers. The caches have room, and so has this pass.

@@ -16,7 +16,7 @@ const USAGE: &str = "usage: kat-verify [DIR] [--backend LIST] [--require LIST] [
      [--pages huge|small] [--json]";
 const HELP: &str = "
 DIR             folder with an index.json; kat/vectors/v1-draft here or in a folder above if not given
---backend LIST  only these, with commas between: reference, scalar, avx2, avxvnni, avx512, neon
+--backend LIST  only these, with commas between: reference, scalar, avx2, avxvnni, avx512, amx, neon
 --require LIST  a backend of the list that this machine lacks is a failure
 --level LIST    only files of these levels: op, model, toy, legacy
 --threads N     threads of the engine, 1 if not given

@@ -41,28 +41,14 @@ pub(super) const TABLE: Kernels = Kernels {
     largest,
 };
 
-/// The portable definition compiled with AVX2, where the compiler vectorises it well by itself.
-macro_rules! compiled_with_avx2 {
-    ($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?, $body:expr) => {
-        fn $name($($arg: $ty),*) $(-> $ret)? {
-            #[target_feature(enable = "avx2")]
-            unsafe fn inner($($arg: $ty),*) $(-> $ret)? {
-                $body
-            }
-            // SAFETY: `kernels` hands out the table only on a CPU with AVX2.
-            unsafe { inner($($arg),*) }
-        }
-    };
-}
-
-compiled_with_avx2!(max_abs(u: &[i32]) -> u32, dynq::max_abs(u));
-compiled_with_avx2!(sum_squares(x: &[i32], sh: u32) -> u64, rms::sum_squares(x, sh));
-compiled_with_avx2!(add_residual(x: &mut [i32], y: &[i32]), requantize::add_residual(x, y));
-compiled_with_avx2!(butterflies(x: &mut [i32], size: usize), hadamard::butterflies(x, size));
-compiled_with_avx2!(narrow(h: &[i64], c: u32, out: &mut [i32]), swiglu::narrow_row(h, c, out));
-compiled_with_avx2!(attention_output(d: Normalizer, n: &[i64], out: &mut [i32]), d.output(n, out));
-compiled_with_avx2!(head_norm(x: &mut [i32], gain: &[i32]), head_norm::head_norm(x, gain));
-compiled_with_avx2!(rope(x: &mut [i32], cos_sin: &[(i32, i32)], limit: i32), rope::rope_within(x, cos_sin, limit));
-compiled_with_avx2!(round_shift(x: &mut [i32], r: u32, limit: i32), row_ops::round_shift(x, r, limit));
-compiled_with_avx2!(apply_gain(y: &[i32], gain: &[i16], out: &mut [i64]) -> u64, row_ops::apply_gain(y, gain, out));
-compiled_with_avx2!(largest(x: &[i32]) -> i32, row_ops::largest(x));
+compiled_with!("avx2", max_abs(u: &[i32]) -> u32, dynq::max_abs(u));
+compiled_with!("avx2", sum_squares(x: &[i32], sh: u32) -> u64, rms::sum_squares(x, sh));
+compiled_with!("avx2", add_residual(x: &mut [i32], y: &[i32]), requantize::add_residual(x, y));
+compiled_with!("avx2", butterflies(x: &mut [i32], size: usize), hadamard::butterflies(x, size));
+compiled_with!("avx2", narrow(h: &[i64], c: u32, out: &mut [i32]), swiglu::narrow_row(h, c, out));
+compiled_with!("avx2", attention_output(d: Normalizer, n: &[i64], out: &mut [i32]), d.output(n, out));
+compiled_with!("avx2", head_norm(x: &mut [i32], gain: &[i32]), head_norm::head_norm(x, gain));
+compiled_with!("avx2", rope(x: &mut [i32], cos_sin: &[(i32, i32)], limit: i32), rope::rope_within(x, cos_sin, limit));
+compiled_with!("avx2", round_shift(x: &mut [i32], r: u32, limit: i32), row_ops::round_shift(x, r, limit));
+compiled_with!("avx2", apply_gain(y: &[i32], gain: &[i16], out: &mut [i64]) -> u64, row_ops::apply_gain(y, gain, out));
+compiled_with!("avx2", largest(x: &[i32]) -> i32, row_ops::largest(x));

@@ -48,27 +48,20 @@ pub(super) static KERNELS: Kernels = Kernels {
     ..avx2::TABLE
 };
 
-/// The portable definition compiled with AVX-512, where the compiler vectorises it well by itself.
-macro_rules! compiled_with_avx512 {
-    ($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?, $body:expr) => {
-        fn $name($($arg: $ty),*) $(-> $ret)? {
-            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-            unsafe fn inner($($arg: $ty),*) $(-> $ret)? {
-                $body
-            }
-            // SAFETY: `kernels` hands out the table only on a CPU with these features.
-            unsafe { inner($($arg),*) }
-        }
+/// With this backend's features.
+macro_rules! compiled {
+    ($($function:tt)*) => {
+        compiled_with!("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni", $($function)*);
     };
 }
 
-compiled_with_avx512!(max_abs(u: &[i32]) -> u32, dynq::max_abs(u));
-compiled_with_avx512!(sum_squares(x: &[i32], sh: u32) -> u64, rms::sum_squares(x, sh));
-compiled_with_avx512!(add_residual(x: &mut [i32], y: &[i32]), requantize::add_residual(x, y));
-compiled_with_avx512!(narrow(h: &[i64], c: u32, out: &mut [i32]), swiglu::narrow_row(h, c, out));
-compiled_with_avx512!(attention_output(d: Normalizer, n: &[i64], out: &mut [i32]), d.output(n, out));
-compiled_with_avx512!(head_norm(x: &mut [i32], gain: &[i32]), head_norm::head_norm(x, gain));
-compiled_with_avx512!(rope(x: &mut [i32], cos_sin: &[(i32, i32)], limit: i32), rope::rope_within(x, cos_sin, limit));
-compiled_with_avx512!(round_shift(x: &mut [i32], r: u32, limit: i32), row_ops::round_shift(x, r, limit));
-compiled_with_avx512!(apply_gain(y: &[i32], gain: &[i16], out: &mut [i64]) -> u64, row_ops::apply_gain(y, gain, out));
-compiled_with_avx512!(largest(x: &[i32]) -> i32, row_ops::largest(x));
+compiled!(max_abs(u: &[i32]) -> u32, dynq::max_abs(u));
+compiled!(sum_squares(x: &[i32], sh: u32) -> u64, rms::sum_squares(x, sh));
+compiled!(add_residual(x: &mut [i32], y: &[i32]), requantize::add_residual(x, y));
+compiled!(narrow(h: &[i64], c: u32, out: &mut [i32]), swiglu::narrow_row(h, c, out));
+compiled!(attention_output(d: Normalizer, n: &[i64], out: &mut [i32]), d.output(n, out));
+compiled!(head_norm(x: &mut [i32], gain: &[i32]), head_norm::head_norm(x, gain));
+compiled!(rope(x: &mut [i32], cos_sin: &[(i32, i32)], limit: i32), rope::rope_within(x, cos_sin, limit));
+compiled!(round_shift(x: &mut [i32], r: u32, limit: i32), row_ops::round_shift(x, r, limit));
+compiled!(apply_gain(y: &[i32], gain: &[i16], out: &mut [i64]) -> u64, row_ops::apply_gain(y, gain, out));
+compiled!(largest(x: &[i32]) -> i32, row_ops::largest(x));

@@ -1,6 +1,20 @@
 //! Backends of x86-64.
 #![allow(unsafe_code)]
 
+/// A portable definition compiled with some features, where the compiler vectorises it well by itself.
+macro_rules! compiled_with {
+    ($features:literal, $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?, $body:expr) => {
+        fn $name($($arg: $ty),*) $(-> $ret)? {
+            #[target_feature(enable = $features)]
+            unsafe fn inner($($arg: $ty),*) $(-> $ret)? {
+                $body
+            }
+            // SAFETY: the backend's table is handed out only on a CPU with these features.
+            unsafe { inner($($arg),*) }
+        }
+    };
+}
+
 pub(super) mod amx;
 pub(super) mod avx2;
 pub(super) mod avx512;
