@@ -6,7 +6,7 @@
 
 use int_engine::kernels::Kernels;
 use kat::file::{self, File};
-use kat::target::{Implementation, KernelsTarget, Setting, ReferenceTarget};
+use kat::target::{Implementation, KernelsTarget, ReferenceTarget, Setting};
 use kat::trace::{Entry, Header, Reader, Writer};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
