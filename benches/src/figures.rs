@@ -34,6 +34,14 @@ pub enum What {
     Hash,
     /// It is loaded, ready to run.
     Load,
+    /// `size` tokens are generated after a text that they repeat.
+    CopyPlain,
+    /// The same with drafts.
+    CopyDrafted,
+    /// `size` tokens are generated after a text that foretells nothing of them.
+    NewPlain,
+    /// The same with drafts.
+    NewDrafted,
 }
 
 /// What is measured.
@@ -72,6 +80,10 @@ impl std::fmt::Display for Key {
             What::Verify => write!(f, "{subject}: verify {size}, {engine}")?,
             What::Hash => write!(f, "{subject}: hash {size} MB")?,
             What::Load => write!(f, "{subject}: load {size} MB")?,
+            What::CopyPlain => write!(f, "{subject}: copy {size}, {engine}")?,
+            What::CopyDrafted => write!(f, "{subject}: copy {size} with drafts, {engine}")?,
+            What::NewPlain => write!(f, "{subject}: new text of {size}, {engine}")?,
+            What::NewDrafted => write!(f, "{subject}: new text of {size} with drafts, {engine}")?,
         }
         write!(
             f,
@@ -282,6 +294,15 @@ fn compared(figure: &Figure, all: &[Figure]) -> Option<(f64, &'static str)> {
             other(What::Generate, size)?.seconds / figure.seconds,
             "x as fast as generating",
         )),
+        What::CopyDrafted | What::NewDrafted => {
+            let plain = if figure.key.what == What::CopyDrafted {
+                What::CopyPlain
+            } else {
+                What::NewPlain
+            };
+            let ratio = other(plain, size)?.seconds / figure.seconds;
+            Some((ratio, "x as fast as without"))
+        }
         What::Load => Some((
             figure.seconds / other(What::Hash, size)?.seconds,
             "x the time of hashing",

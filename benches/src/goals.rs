@@ -137,6 +137,16 @@ pub fn goals(record: &Record) -> Vec<Goal> {
             AtLeast(2.0),
             real.times(What::Prefill, 512, 0),
         ),
+        (
+            "real model: drafts on a text that it repeats, times without",
+            AtLeast(1.5),
+            real.compared(What::CopyDrafted, 96),
+        ),
+        (
+            "real model: drafts on a new text, times without",
+            AtLeast(0.95),
+            real.compared(What::NewDrafted, 96),
+        ),
     ];
     rows.into_iter()
         .map(|(what, bound, value)| Goal { what, bound, value })

@@ -1,5 +1,6 @@
 //! A run: the contenders that its options ask for, their samples, the record.
 
+mod drafting;
 mod limits;
 mod model;
 mod peers;
@@ -41,11 +42,13 @@ pub enum Group {
     Load,
     /// Peak memory of a process.
     Memory,
+    /// Generation with drafts and without.
+    Drafts,
 }
 
 impl Group {
     /// All parts with their names.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 10] = [
         ("decode", Self::Decode),
         ("prefill", Self::Prefill),
         ("kernels", Self::Kernels),
@@ -55,8 +58,12 @@ impl Group {
         ("verify", Self::Verify),
         ("load", Self::Load),
         ("memory", Self::Memory),
+        ("drafts", Self::Drafts),
     ];
 }
+
+/// Texts that drafts are measured on: one that its continuation repeats, one that foretells nothing.
+pub const TEXTS: [&str; 2] = [drafting::COPY, drafting::NEW];
 
 /// A blob to measure besides, or instead of, the random one.
 #[derive(Clone, Debug)]
@@ -65,6 +72,8 @@ pub struct Blob {
     pub name: String,
     /// The file's bytes.
     pub bytes: Vec<u8>,
+    /// The ids of [`TEXTS`], where its tokenizer is known.
+    pub texts: Option<[Vec<u32>; 2]>,
 }
 
 /// What a run measures.
@@ -78,6 +87,8 @@ pub struct Options {
     pub threads: NonZeroUsize,
     /// Undisturbed samples of every figure.
     pub samples: usize,
+    /// Longest context and prompt.
+    pub max_context: usize,
     /// A model of the user.
     pub blob: Option<Blob>,
     /// Other engines on the random model's shape.
@@ -108,6 +119,8 @@ pub const PROBE_CONTEXT: usize = 1024;
 
 /// A model and the other engines that run it.
 struct Entrant {
+    /// The user's, not the random one.
+    is_users: bool,
     subject: Subject,
     blob: Vec<u8>,
     peers: Vec<Running>,
@@ -167,8 +180,13 @@ fn add<'a>(
     for peer in &entrant.peers {
         peers::contenders(&subject.name, peer, threads.get(), &options.groups, all);
     }
+    let texts = options.blob.as_ref().and_then(|blob| blob.texts.as_ref());
+    if let Some(texts) = texts.filter(|_| entrant.is_users && options.wants(Group::Drafts)) {
+        progress(Progress::Prepare("answers to draft"));
+        drafting::contenders(subject, texts, threads, all)?;
+    }
     // The rest is about the engine, not about a model: the random one stands for all.
-    if subject.name != synthetic::NAME {
+    if entrant.is_users {
         return Ok(());
     }
     if options.wants(Group::Products) {
@@ -215,6 +233,7 @@ fn entrants(
         let blob = synthetic::qwen3_blob()?;
         progress(Progress::Prepare("loading them"));
         entrants.push(Entrant {
+            is_users: false,
             subject: Subject::new(synthetic::NAME, &blob)?,
             blob: if options.wants(Group::Load) || options.wants(Group::Memory) {
                 blob
@@ -227,6 +246,7 @@ fn entrants(
     if let Some(blob) = &options.blob {
         progress(Progress::Prepare("loading the blob"));
         entrants.push(Entrant {
+            is_users: true,
             subject: Subject::new(&blob.name, &blob.bytes)?,
             blob: Vec::new(),
             peers: blob_running,

@@ -134,6 +134,10 @@ fn title(figure: &Figure) -> String {
         What::Verify => format!("{} verify {} after 64", key.subject, key.size),
         What::Hash => format!("{} hash, {} MB", key.subject, key.size),
         What::Load => format!("{} load, {} MB", key.subject, key.size),
+        What::CopyPlain => format!("{} repeats a text, {}", key.subject, key.size),
+        What::CopyDrafted => format!("{} repeats a text, {}, drafts", key.subject, key.size),
+        What::NewPlain => format!("{} writes a new text, {}", key.subject, key.size),
+        What::NewDrafted => format!("{} writes a new text, {}, drafts", key.subject, key.size),
     }
 }
 

@@ -44,7 +44,7 @@ fn ways(options: &Options, max_context: usize) -> Vec<Way> {
             steps,
         };
         let known = ways.contains(&way);
-        if !known && size + steps < max_context {
+        if !known && size <= options.max_context && size + steps < max_context {
             ways.push(way);
         }
     };

@@ -22,23 +22,26 @@ const SIZES: [(usize, usize); 2] = [(1, 16), (128, 1)];
 /// Matrices that read the same inputs.
 struct Step<'a> {
     views: Vec<View<'a>>,
+    /// Rows of all, each filled up to whole tiles: the threads' shares are of these.
+    rows: usize,
     cols: usize,
+}
+
+impl<'a> Step<'a> {
+    fn new(views: Vec<View<'a>>) -> Self {
+        Self {
+            rows: views.iter().map(|v| v.rows().next_multiple_of(TILE)).sum(),
+            cols: views.first().map_or(0, |v| v.cols()),
+            views,
+        }
+    }
 }
 
 fn steps(subject: &Subject) -> Vec<Step<'_>> {
     let layers = subject.model.layers().iter().flat_map(products);
-    let mut steps: Vec<Step<'_>> = layers
-        .map(|matrices| Step {
-            cols: matrices[0].weight.cols(),
-            views: matrices.iter().map(|m| m.weight.view()).collect(),
-        })
-        .collect();
-    let head = subject.model.head_weight();
-    steps.push(Step {
-        cols: head.cols(),
-        views: vec![head.view()],
-    });
-    steps
+    let layers = layers.map(|matrices| matrices.iter().map(|m| m.weight.view()).collect());
+    let head = std::iter::once(vec![subject.model.head_weight().view()]);
+    layers.chain(head).map(Step::new).collect()
 }
 
 /// Packed random inputs for each number of columns.
@@ -105,20 +108,24 @@ fn multiply(
                     break;
                 }
                 let wanted = sum_all || (time + 1 == times && i + 2 >= steps.len());
+                let grain = if operands.tokens == 1 { TILE } else { PANEL };
+                let share = step.rows.div_ceil(threads).next_multiple_of(grain);
+                let mine = t * share..(t + 1) * share;
+                let mut before = 0;
                 for view in &step.views {
-                    let grain = if operands.tokens == 1 { TILE } else { PANEL };
-                    let share = view.rows().div_ceil(threads).next_multiple_of(grain);
-                    let first = (t * share).min(view.rows());
-                    let last = (first + share).min(view.rows());
+                    let first = mine.start.clamp(before, before + view.rows()) - before;
+                    let last = mine.end.clamp(before, before + view.rows()) - before;
+                    before += view.rows().next_multiple_of(TILE);
                     let panel = if operands.tokens == 1 {
-                        last - first
+                        (last - first).max(1)
                     } else {
                         PANEL
                     };
-                    for start in (first..last).step_by(panel.max(1)) {
+                    for start in (first..last).step_by(panel) {
                         let rows = panel.min(last - start);
                         let out = &mut memory[..rows * operands.tokens];
-                        (kernels.gemm)(view.part(start..start + rows), inputs, Out::new(out, rows));
+                        let part = view.part(start..start + rows);
+                        (kernels.gemm)(part, inputs, Out::new(out, rows));
                         if wanted {
                             sum += out.iter().map(|&v| i64::from(v)).sum::<i64>();
                         }

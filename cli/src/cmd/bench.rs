@@ -5,13 +5,18 @@ use std::path::{Path, PathBuf};
 
 use blue_bench::peers::Peer;
 use blue_bench::record::Record;
-use blue_bench::run::{Blob, Group, Options, PROBE_CONTEXT, Progress as Step, run as measure};
+use blue_bench::run::{
+    Blob, Group, Options, PROBE_CONTEXT, Progress as Step, TEXTS, run as measure,
+};
 use blue_bench::{Error, goals, memory, page, plots, table};
+
+use float_engine::tokenizer::Tokenizer;
 
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::loaded::{parse_threads, threads};
 use crate::output;
 use crate::progress::Progress;
+use crate::{bundle, ids};
 
 const HELP: &str = "\
 Examples:
@@ -39,12 +44,15 @@ pub(crate) struct Args {
     /// A blob to measure
     #[arg(long, value_name = "FILE")]
     blob: Option<PathBuf>,
-    /// Parts to measure [default: all]: decode, prefill, kernels, threads, products, batch, verify, load, memory
+    /// Parts to measure [default: all]: decode, prefill, kernels, threads, products, batch, verify, load, memory, drafts
     #[arg(long, value_name = "PARTS", value_delimiter = ',', value_parser = parse_group, conflicts_with = "quick")]
     only: Vec<Group>,
     /// Undisturbed samples of every figure
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..=100))]
     samples: u8,
+    /// Longest context and prompt to measure
+    #[arg(long, value_name = "TOKENS", default_value = "4096")]
+    max_context: usize,
     /// Threads [default: all]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
@@ -97,7 +105,10 @@ pub(crate) fn run(args: Args) -> Outcome {
         return output::json(&memory);
     }
     let (record, name) = match &args.from {
-        Some(path) => (Record::read(path).map_err(failed)?, file_name(path)),
+        Some(path) => {
+            let record = Record::read(path).map_err(|e| Failure::new(Code::Input, e))?;
+            (record, file_name(path))
+        }
         None => {
             let record = measured(&args)?;
             let written = args.record.as_ref().map(|folder| record.write(folder));
@@ -191,7 +202,8 @@ fn options(args: &Args) -> Outcome<Options> {
             .to_string_lossy()
             .into_owned();
         let bytes = std::fs::read(path).map_err(|e| Failure::file(path, e))?;
-        Ok::<_, Failure>(Blob { name, bytes })
+        let texts = texts(path)?;
+        Ok::<_, Failure>(Blob { name, bytes, texts })
     });
     let groups = if args.quick {
         vec![Group::Decode, Group::Prefill]
@@ -229,11 +241,27 @@ fn options(args: &Args) -> Outcome<Options> {
         groups,
         threads: threads(args.threads),
         samples: args.samples.into(),
+        max_context: args.max_context,
         blob: blob.transpose()?,
         peers: peers(&args.gguf),
         blob_peers: peers(&args.blob_gguf),
         probe: Some((program, vec!["bench", "--probe-memory"])),
     })
+}
+
+/// The ids of the texts for drafts, where the blob's tokenizer is beside it.
+fn texts(blob: &Path) -> Outcome<Option<[Vec<u32>; 2]>> {
+    let (header, _) = crate::blob_file::header(blob)?;
+    let Some(json) = bundle::tokenizer(blob, header.tokenizer_digest)? else {
+        return Ok(None);
+    };
+    let tokenizer =
+        Tokenizer::from_json(&json).or_input("cannot read the tokenizer file beside the blob")?;
+    let [copy, new] = TEXTS;
+    Ok(Some([
+        ids::encode(&tokenizer, copy)?,
+        ids::encode(&tokenizer, new)?,
+    ]))
 }
 
 fn failed(error: Error) -> Failure {
