@@ -8,7 +8,11 @@ use crate::rounds::Series;
 /// The name under which the limits of the machine stand among the engines.
 pub const MACHINE: &str = "machine";
 /// The names of the other engines.
-pub const PEERS: [&str; 2] = ["llama.cpp", "candle"];
+pub const PEERS: [&str; 3] = [LLAMA_NATIVE, LLAMA_PLAIN, "candle"];
+/// llama.cpp with weights in the layout of its fastest kernels, on some processors those of the matrix unit.
+pub const LLAMA_NATIVE: &str = "llama.cpp, native";
+/// llama.cpp on its dot products of vectors.
+pub const LLAMA_PLAIN: &str = "llama.cpp, no repacking";
 
 /// Kinds of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,8 +34,14 @@ pub enum What {
     Generate,
     /// The same answer is checked.
     Verify,
-    /// A blob of `size` megabytes is hashed.
+    /// Of tokens decoded one by one after `size` tokens, the time in which the mean thread is in no product with weights.
+    Beside,
+    /// The same, the time in which no thread is.
+    BesideAll,
+    /// A blob file of `size` megabytes is hashed as the engine does.
     Hash,
+    /// It is hashed by the `sha3` crate.
+    HashPlain,
     /// It is loaded, ready to run.
     Load,
     /// `size` tokens are generated after a text that they repeat.
@@ -78,7 +88,12 @@ impl std::fmt::Display for Key {
             What::Batch => write!(f, "{subject}: {size} sessions, {engine}")?,
             What::Generate => write!(f, "{subject}: generate {size}, {engine}")?,
             What::Verify => write!(f, "{subject}: verify {size}, {engine}")?,
+            What::Beside => write!(f, "{subject}: outside products at context {size}, {engine}")?,
+            What::BesideAll => {
+                write!(f, "{subject}: without products at context {size}, {engine}")?
+            }
             What::Hash => write!(f, "{subject}: hash {size} MB")?,
+            What::HashPlain => write!(f, "{subject}: hash {size} MB by sha3")?,
             What::Load => write!(f, "{subject}: load {size} MB")?,
             What::CopyPlain => write!(f, "{subject}: copy {size}, {engine}")?,
             What::CopyDrafted => write!(f, "{subject}: copy {size} with drafts, {engine}")?,
@@ -126,16 +141,17 @@ pub struct Figure {
     /// Share of the machine's limit, and the limit's name.
     pub of_limit: Option<(f64, &'static str)>,
     /// How many times as fast as each of [`PEERS`].
-    pub times: [Option<f64>; 2],
+    pub times: [Option<f64>; PEERS.len()],
     /// A ratio to another figure of the run, and what it is.
     pub compared: Option<(f64, &'static str)>,
 }
 
 impl Figure {
-    /// Tokens a second, where there are tokens.
+    /// Tokens a second, where there are tokens and the time is all of theirs.
     #[must_use]
     pub fn tokens_per_s(&self) -> Option<f64> {
-        (self.work.tokens > 0.0).then(|| self.work.tokens / self.seconds)
+        let whole = !matches!(self.key.what, What::Beside | What::BesideAll);
+        (whole && self.work.tokens > 0.0).then(|| self.work.tokens / self.seconds)
     }
 }
 
@@ -201,7 +217,7 @@ fn alone(series: &Series) -> Figure {
         left_out: series.samples.len() - used.len(),
         disturbed,
         of_limit: None,
-        times: [None; 2],
+        times: [None; PEERS.len()],
         compared: None,
     }
 }
@@ -257,7 +273,7 @@ fn limit_of(figure: &Figure, all: &[Figure]) -> Option<(f64, &'static str)> {
 }
 
 /// How many times as fast as the peers at the same.
-fn times_of(figure: &Figure, all: &[Figure]) -> [Option<f64>; 2] {
+fn times_of(figure: &Figure, all: &[Figure]) -> [Option<f64>; PEERS.len()] {
     PEERS.map(|peer| {
         if figure.key.engine == peer || !matches!(figure.key.what, What::Decode | What::Prefill) {
             return None;
@@ -303,38 +319,29 @@ fn compared(figure: &Figure, all: &[Figure]) -> Option<(f64, &'static str)> {
             let ratio = other(plain, size)?.seconds / figure.seconds;
             Some((ratio, "x as fast as without"))
         }
+        What::HashPlain => Some((
+            figure.seconds / other(What::Hash, size)?.seconds,
+            "x the engine's hasher",
+        )),
         What::Load => Some((
             figure.seconds / other(What::Hash, size)?.seconds,
             "x the time of hashing",
+        )),
+        What::Beside | What::BesideAll => Some((
+            figure.seconds / figure.work.tokens * other(What::Decode, size)?.tokens_per_s()?,
+            "of the token",
         )),
         _ => None,
     }
 }
 
-/// The share of a decode step at context 256 that is no product with weights.
-#[must_use]
-pub fn beside_products(all: &[Figure], subject: &str, threads: usize) -> Option<f64> {
-    let products = all.iter().find(|f| {
-        f.key.what == What::Products
-            && f.key.size == 1
-            && f.key.subject == subject
-            && f.key.threads == threads
-    })?;
-    let whole = find(
-        all,
-        &Key {
-            what: What::Decode,
-            size: 256,
-            ..products.key.clone()
-        },
-    )?;
-    Some(1.0 - whole.tokens_per_s()? / products.tokens_per_s()?)
-}
-
-/// Seconds that a decode step takes longer for each token of context, by least squares over all contexts, and the
-/// seconds in which the streaming read reads the keys and values of one.
-#[must_use]
-pub fn growth(all: &[Figure], engine: &str, subject: &str, threads: usize) -> Option<(f64, f64)> {
+/// Decode of a model at every context.
+fn decodes<'a>(
+    all: &'a [Figure],
+    engine: &str,
+    subject: &str,
+    threads: usize,
+) -> Option<Vec<&'a Figure>> {
     let decode: Vec<&Figure> = all
         .iter()
         .filter(|f| {
@@ -345,13 +352,16 @@ pub fn growth(all: &[Figure], engine: &str, subject: &str, threads: usize) -> Op
                 && key.threads == threads
         })
         .collect();
-    if decode.len() < 3 {
-        return None;
-    }
-    let points: Vec<(f64, f64)> = decode
-        .iter()
-        .map(|f| (f.key.size as f64, f.seconds / f.work.tokens))
-        .collect();
+    (decode.len() >= 3).then_some(decode)
+}
+
+/// Context and seconds of a token.
+fn point(figure: &Figure) -> (f64, f64) {
+    (figure.key.size as f64, figure.seconds / figure.work.tokens)
+}
+
+/// Slope of the line of least squares, and its height at 0.
+fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let n = points.len() as f64;
     let (x, y) = (
         points.iter().map(|p| p.0).sum::<f64>() / n,
@@ -359,12 +369,32 @@ pub fn growth(all: &[Figure], engine: &str, subject: &str, threads: usize) -> Op
     );
     let slope = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum::<f64>()
         / points.iter().map(|p| (p.0 - x) * (p.0 - x)).sum::<f64>();
-    let [first, .., last] = &decode[..] else {
-        return None;
-    };
+    (slope, y - slope * x)
+}
+
+/// Seconds that a decode step takes longer for each token of context, by least squares over all contexts, and the
+/// seconds in which the streaming read reads the keys and values of one.
+#[must_use]
+pub fn growth(all: &[Figure], engine: &str, subject: &str, threads: usize) -> Option<(f64, f64)> {
+    let decode = decodes(all, engine, subject, threads)?;
+    let points: Vec<_> = decode.iter().map(|f| point(f)).collect();
+    let (slope, _) = line(&points);
+    let by_size = |f: &&&Figure| f.key.size;
+    let first = decode.iter().min_by_key(by_size)?;
+    let last = decode.iter().max_by_key(by_size)?;
     let bytes = |f: &Figure| f.work.bytes / f.work.tokens;
     let kv = (bytes(last) - bytes(first)) / (last.key.size as f64 - first.key.size as f64);
     Some((slope, kv / stream_limit(all, threads)?))
+}
+
+/// How far the decode step that is farthest from that line is from it, of its time.
+#[must_use]
+pub fn straightness(all: &[Figure], engine: &str, subject: &str, threads: usize) -> Option<f64> {
+    let decode = decodes(all, engine, subject, threads)?;
+    let points: Vec<_> = decode.iter().map(|f| point(f)).collect();
+    let (slope, zero) = line(&points);
+    let far = |&(x, y): &(f64, f64)| (zero + slope * x - y).abs() / y;
+    points.iter().map(far).max_by(f64::total_cmp)
 }
 
 #[cfg(test)]
@@ -458,7 +488,7 @@ mod tests {
             at(What::Decode, "avx512", 256, 1.0, 1.78),
             at(What::Decode, PEERS[0], 0, 1.0, 2.0),
             at(What::Prefill, "avx512", 8, 8.0, 1.0),
-            at(What::Products, "avx512", 1, 1.0, 1.602),
+            at(What::Beside, "avx512", 256, 1.0, 0.178),
             at(What::Batch, "avx512", 1, 1.0, 1.0),
             at(What::Batch, "avx512", 8, 8.0, 2.0),
             at(What::Generate, "avx512", 64, 64.0, 6.0),
@@ -469,8 +499,8 @@ mod tests {
         let get = |what, engine, size| find(&all, &key(what, engine, size)).unwrap();
         let decode = get(What::Decode, "avx512", 0);
         assert_eq!(decode.of_limit, Some((1.0, "read")));
-        assert_eq!(decode.times, [Some(4.0), None]);
-        assert_eq!(get(What::Decode, "avx512", 100).times, [None, None]);
+        assert_eq!(decode.times, [Some(4.0), None, None]);
+        assert_eq!(get(What::Decode, "avx512", 100).times, [None; 3]);
         assert_eq!(get(What::Decode, PEERS[0], 0).of_limit, None);
         assert_eq!(
             get(What::Prefill, "avx512", 8).of_limit,
@@ -479,12 +509,13 @@ mod tests {
         assert_eq!(get(What::Batch, "avx512", 8).compared.unwrap().0, 4.0);
         assert_eq!(get(What::Verify, "avx512", 64).compared.unwrap().0, 12.0);
         assert_eq!(get(What::Load, "avx512", 600).compared.unwrap().0, 1.25);
-        assert!((beside_products(&all, "m", 2).unwrap() - 0.1).abs() < 1e-9);
-        assert!(beside_products(&all, "m", 1).is_none());
+        let beside = get(What::Beside, "avx512", 256).compared.unwrap().0;
+        assert!((beside - 0.1).abs() < 1e-9, "{beside}");
         let (slope, kv) = growth(&all, "avx512", "m", 2).unwrap();
         assert!(
             (slope - 0.005).abs() < 1e-9 && (kv - 0.005).abs() < 1e-9,
             "{slope} {kv}"
         );
+        assert!(straightness(&all, "avx512", "m", 2).unwrap() < 1e-9);
     }
 }

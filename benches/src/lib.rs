@@ -14,6 +14,7 @@ pub mod machine;
 pub mod memory;
 pub mod page;
 pub mod peers;
+pub mod plain;
 pub mod plots;
 pub mod quiet;
 pub mod record;

@@ -1,10 +1,10 @@
 //! Peak memory of a process that loads a blob and runs it.
 
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Command;
 
+use int_engine::blob::Loader;
 use int_engine::engine::{CpuEngine, Engine};
 use int_engine::kernels::Kernels;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,8 @@ const PAGE: usize = 64;
 pub struct Memory {
     /// Largest resident size of the process.
     pub peak: u64,
+    /// The same when the blob was loaded, before anything else.
+    pub loaded: u64,
     /// The blob's length: the weights and their scales.
     pub blob: u64,
     /// Keys and values of the positions, in whole pages.
@@ -34,6 +36,12 @@ impl Memory {
     pub fn beside(&self) -> i64 {
         self.peak as i64 - self.blob as i64 - self.kv as i64
     }
+
+    /// What a load takes that is no weights.
+    #[must_use]
+    pub fn beside_load(&self) -> i64 {
+        self.loaded as i64 - self.blob as i64
+    }
 }
 
 /// Loads the blob, feeds `context` tokens and decodes one more. To be called in a process that has done nothing else.
@@ -41,7 +49,8 @@ impl Memory {
 /// # Errors
 /// The loader's and the session's; [`Error::NoCounter`] where the system does not tell the peak.
 pub fn probe(blob: &Path, context: usize, threads: NonZeroUsize) -> Result<Memory, Error> {
-    let model = subject::load_file(blob)?;
+    let model = subject::load_file(blob, Loader::new(), threads)?;
+    let loaded = peak().ok_or(Error::NoCounter)?;
     let subject = Subject::of("probe", model);
     let engine = CpuEngine::new(subject.model.clone(), Kernels::detect(), threads);
     let mut session = engine.session()?;
@@ -51,6 +60,7 @@ pub fn probe(blob: &Path, context: usize, threads: NonZeroUsize) -> Result<Memor
     let _ = session.greedy();
     Ok(Memory {
         peak: peak().ok_or(Error::NoCounter)?,
+        loaded,
         blob: subject.model.blob_len(),
         kv: (subject.kv_bytes() as u64) * ((context + 1).next_multiple_of(PAGE) as u64),
         context,
@@ -69,19 +79,15 @@ fn peak() -> Option<u64> {
         .map(|kib| kib << 10)
 }
 
-/// Writes `blob` to a file of the temporary folder and runs `program ARGS FILE`, which prints what [`probe`] returns.
+/// Runs `program ARGS BLOB`, which prints what [`probe`] returns.
 ///
 /// # Errors
-/// [`Error::Probe`] when the file cannot be written or the program fails.
-pub fn of_program(program: &Path, args: &[&str], blob: &[u8]) -> Result<Memory, Error> {
+/// [`Error::Probe`] when the program fails.
+pub fn of_program(program: &Path, args: &[&str], blob: &Path) -> Result<Memory, Error> {
     let failed = |reason: String| Error::Probe { reason };
-    let mut file = tempfile::NamedTempFile::new().map_err(|e| failed(e.to_string()))?;
-    file.write_all(blob)
-        .and_then(|()| file.flush())
-        .map_err(|e| failed(e.to_string()))?;
     let output = Command::new(program)
         .args(args)
-        .arg(file.path())
+        .arg(blob)
         .output()
         .map_err(|e| failed(e.to_string()))?;
     if !output.status.success() {

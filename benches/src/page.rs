@@ -8,13 +8,15 @@ use crate::Error;
 use crate::figures::{figures, growth};
 use crate::goals::{Bound, goals};
 use crate::record::Record;
-use crate::synthetic;
-use crate::table;
+use crate::{plots, synthetic, table};
 
 /// The line before the figures; the record's file name follows.
 const BEGIN: &str = "<!-- figures of ";
 /// The line after them.
 const END: &str = "<!-- end of figures -->";
+
+/// The name of no record, between the marks of a page that has still to get figures.
+pub const NONE: &str = "none";
 
 /// A table as Markdown.
 fn markdown(rows: &[Vec<String>]) -> String {
@@ -34,18 +36,20 @@ pub fn goal_rows(record: &Record) -> Vec<Vec<String>> {
     let mut rows = vec![["goal", "bound", "measured", ""].map(String::from).to_vec()];
     for goal in goals(record) {
         let bound = match goal.bound {
-            Bound::AtLeast(bound) => format!("at least {bound}"),
-            Bound::AtMost(bound) => format!("at most {bound}"),
+            Bound::AtLeast(bound) => format!("at least {bound:.3}"),
+            Bound::AtMost(bound) => format!("at most {bound:.3}"),
+            Bound::Shown => "shown".into(),
         };
         let state = match goal.value {
             None => "not measured",
+            Some(_) if goal.bound == Bound::Shown => "",
             Some(_) if goal.holds() => "holds",
             Some(_) => "missed",
         };
         let value = goal
             .value
             .map_or(String::new(), |value| format!("{value:.3}"));
-        rows.push(vec![goal.what.into(), bound, value, state.into()]);
+        rows.push(vec![goal.what, bound, value, state.into()]);
     }
     rows
 }
@@ -89,6 +93,11 @@ pub fn facts(record: &Record) -> Vec<String> {
             mb(memory.kv as i64),
             mb(memory.beside())
         ));
+        lines.push(format!(
+            "peak memory {:.1} MB when the blob was loaded: {:.1} MB beside it",
+            mb(memory.loaded as i64),
+            mb(memory.beside_load())
+        ));
     }
     let best = machine.kernel_sets.last().map_or("", String::as_str);
     if let Some((slope, kv)) = growth(
@@ -107,15 +116,19 @@ pub fn facts(record: &Record) -> Vec<String> {
     lines
 }
 
-/// The figures of a record as Markdown.
+/// The figures of a record as Markdown, with its plots, which are files of the folder `plots` beside the page.
 #[must_use]
 pub fn section(record: &Record) -> String {
     let facts: String = facts(record)
         .into_iter()
         .map(|line| format!("* {line}\n"))
         .collect();
+    let images: String = plots::TITLES
+        .iter()
+        .map(|(file, title)| format!("![{title}](plots/{file})\n\n"))
+        .collect();
     format!(
-        "Measured on {}.\n\n{facts}\n{}\n{}\n{}",
+        "Measured on {}.\n\n{facts}\n### Goals\n\n{}\n### Plots\n\n{images}### Models\n\n{}\n### Limits\n\n{}",
         record.date,
         markdown(&goal_rows(record)),
         markdown(&table::models(record)),
@@ -123,7 +136,7 @@ pub fn section(record: &Record) -> String {
     )
 }
 
-/// The name of the record whose figures a page shows, and the figures.
+/// The name of the record whose figures a page shows, or [`NONE`], and what stands between the marks.
 #[must_use]
 pub fn shown(page: &str) -> Option<(&str, &str)> {
     let (_, rest) = page.split_once(BEGIN)?;

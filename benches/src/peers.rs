@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
@@ -12,10 +12,14 @@ use crate::Error;
 /// A program of another engine and the model file it is measured on.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// `llama.cpp` or `candle`, as the program calls itself.
+    /// What tables call it: one of [`crate::figures::PEERS`].
     pub name: String,
+    /// `llama.cpp` or `candle`, as the program calls itself.
+    pub engine: String,
     /// The program.
     pub program: PathBuf,
+    /// Its arguments beside those of every peer.
+    pub args: Vec<String>,
     /// The model.
     pub model: PathBuf,
 }
@@ -30,6 +34,22 @@ pub struct Running {
 }
 
 impl Peer {
+    /// Says whether program and model are there.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] names what is missing.
+    pub fn check(&self) -> Result<(), Error> {
+        for (what, path) in [("program", &self.program), ("model", &self.model)] {
+            if !path.is_file() {
+                return Err(Error::Peer {
+                    name: self.name.clone(),
+                    reason: format!("the {what} {} is missing", path.display()),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Starts the program and waits until its model is loaded.
     ///
     /// # Errors
@@ -39,20 +59,13 @@ impl Peer {
             name: self.name.clone(),
             reason,
         };
-        let exists = |what: &str, path: &Path| {
-            if path.is_file() {
-                Ok(())
-            } else {
-                Err(failed(format!("{what} {} is missing", path.display())))
-            }
-        };
-        exists("the program", &self.program)?;
-        exists("the model", &self.model)?;
+        self.check()?;
         let mut child = Command::new(&self.program)
             .arg("--model")
             .arg(&self.model)
             .args(["--threads", &threads.to_string()])
             .args(["--max-context", &max_context.to_string()])
+            .args(&self.args)
             .arg("--serve")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -69,7 +82,7 @@ impl Peer {
         };
         running.head = running.answer()?;
         match running.head["engine"].as_str() {
-            Some(engine) if engine == self.name => Ok(running),
+            Some(engine) if engine == self.engine => Ok(running),
             other => Err(failed(format!(
                 "it calls itself {}",
                 other.unwrap_or("nothing")
@@ -148,8 +161,10 @@ mod tests {
             .canonicalize()
             .or_else(|_| std::env::current_exe());
         Peer {
-            name: "llama.cpp".into(),
+            name: "llama.cpp, native".into(),
+            engine: "llama.cpp".into(),
             program: program.into(),
+            args: vec!["--repack".into(), "on".into()],
             model: file.unwrap(),
         }
     }
@@ -180,7 +195,8 @@ mod tests {
         };
         let good = script(
             "good",
-            r#"echo '{"engine":"llama.cpp","version":"1","build":"b"}'
+            r#"[ "$7 $8 $9" = "--repack on --serve" ] || exit 1
+echo '{"engine":"llama.cpp","version":"1","build":"b"}'
 while read kind a b; do if [ "$kind" = prefill ]; then echo '{"seconds":0.5}'; else echo '{"error":"no"}'; fi; done"#,
         )
         .unwrap();

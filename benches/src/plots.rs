@@ -4,12 +4,20 @@ use std::fs;
 use std::path::Path;
 
 use crate::Error;
-use crate::figures::{Figure, MACHINE, What, figures, stream_limit};
+use crate::figures::{Figure, MACHINE, PEERS, What, figures, stream_limit};
 use crate::record::Record;
 use crate::svg::{Chart, Line};
 use crate::synthetic;
 
-/// File names and contents.
+/// File names, and what they show.
+pub const TITLES: [(&str, &str); 4] = [
+    ("decode.svg", "decode against context"),
+    ("prefill.svg", "prefill against length"),
+    ("batch.svg", "several sessions together"),
+    ("threads.svg", "threads"),
+];
+
+/// File names, those of [`TITLES`] in order, and contents.
 #[must_use]
 pub fn plots(record: &Record) -> Vec<(&'static str, String)> {
     let all = figures(&record.series);
@@ -34,7 +42,7 @@ pub fn plots(record: &Record) -> Vec<(&'static str, String)> {
         points: figures.iter().map(|f| (f.key.size as f64, y(f))).collect(),
         computed: false,
     };
-    let engines = [best, "llama.cpp", "candle"];
+    let engines = [&[best][..], &PEERS[..]].concat();
     let lines = |what: What, y: &dyn Fn(&Figure) -> f64| -> Vec<Line> {
         let lines = engines
             .iter()
@@ -78,7 +86,7 @@ pub fn plots(record: &Record) -> Vec<(&'static str, String)> {
     }
     vec![
         (
-            "decode.svg",
+            TITLES[0].0,
             chart(
                 title("decode"),
                 "context (tokens)",
@@ -88,7 +96,7 @@ pub fn plots(record: &Record) -> Vec<(&'static str, String)> {
             ),
         ),
         (
-            "prefill.svg",
+            TITLES[1].0,
             chart(
                 title("prefill"),
                 "prompt (tokens)",
@@ -98,7 +106,7 @@ pub fn plots(record: &Record) -> Vec<(&'static str, String)> {
             ),
         ),
         (
-            "batch.svg",
+            TITLES[2].0,
             chart(
                 title("decode together"),
                 "sessions",
@@ -108,7 +116,7 @@ pub fn plots(record: &Record) -> Vec<(&'static str, String)> {
             ),
         ),
         (
-            "threads.svg",
+            TITLES[3].0,
             chart(
                 threads_title(record),
                 "threads",

@@ -80,7 +80,9 @@ impl<'a> Contender<'a> {
 pub struct Rounds {
     /// Undisturbed samples wanted of every contender.
     pub samples: usize,
-    /// No round starts after this time.
+    /// Rounds that are made in any time.
+    pub always: usize,
+    /// No other round starts after this time.
     pub budget: Duration,
 }
 
@@ -101,8 +103,8 @@ impl Series {
     }
 }
 
-/// Takes the samples. Contenders that were disturbed go on, up to twice as many rounds and within the budget; at least
-/// one round is always made. `progress` sees the number of the round and the contender.
+/// Takes the samples. Contenders that were disturbed go on, up to twice as many rounds and within the budget. `progress`
+/// sees the number of the round and the contender.
 ///
 /// # Errors
 /// The first error of a contender.
@@ -122,7 +124,7 @@ pub fn interleave(
         .collect();
     let start = Instant::now();
     for round in 0..2 * rounds.samples {
-        if round > 0 && start.elapsed() > rounds.budget {
+        if round >= rounds.always && start.elapsed() > rounds.budget {
             break;
         }
         let open: Vec<bool> = all.iter().map(|s| s.quiet() < rounds.samples).collect();

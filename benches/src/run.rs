@@ -1,15 +1,20 @@
 //! A run: the contenders that its options ask for, their samples, the record.
 
 mod drafting;
+mod inside;
 mod limits;
 mod model;
 mod peers;
 mod products;
 mod serving;
 
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use int_engine::blob::Loader;
+use tempfile::NamedTempFile;
 
 use crate::figures::Key;
 use crate::machine::Machine;
@@ -18,7 +23,7 @@ use crate::peers::{Peer, Running};
 use crate::quiet;
 use crate::record::Record;
 use crate::rounds::{Contender, Rounds, interleave};
-use crate::subject::Subject;
+use crate::subject::{self, Subject};
 use crate::{Error, date, synthetic};
 
 /// Parts of a run that may be asked for alone; the limits are always measured.
@@ -70,8 +75,8 @@ pub const TEXTS: [&str; 2] = [drafting::COPY, drafting::NEW];
 pub struct Blob {
     /// What tables call it.
     pub name: String,
-    /// The file's bytes.
-    pub bytes: Vec<u8>,
+    /// The file.
+    pub path: PathBuf,
     /// The ids of [`TEXTS`], where its tokenizer is known.
     pub texts: Option<[Vec<u32>; 2]>,
 }
@@ -122,7 +127,8 @@ struct Entrant {
     /// The user's, not the random one.
     is_users: bool,
     subject: Subject,
-    blob: Vec<u8>,
+    /// The random model's blob, where its file is measured.
+    file: Option<NamedTempFile>,
     peers: Vec<Running>,
 }
 
@@ -143,7 +149,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress<'_>)) -> Result<
     }
     let rounds = Rounds {
         samples: options.samples,
-        budget: Duration::from_secs(if options.quick { 25 } else { 3600 }),
+        always: if options.quick { 1 } else { options.samples },
+        budget: Duration::from_secs(if options.quick { 25 } else { 300 }),
     };
     let peers: Vec<&Running> = entrants.iter().flat_map(|e| &e.peers).collect();
     let pids: Vec<u32> = peers.iter().map(|peer| peer.pid()).collect();
@@ -192,6 +199,7 @@ fn add<'a>(
     if options.wants(Group::Products) {
         progress(Progress::Prepare("expected products"));
         products::contenders(subject, threads, all)?;
+        inside::contenders(subject, threads, all)?;
     }
     if options.wants(Group::Batch) {
         progress(Progress::Prepare("expected ids of several sessions"));
@@ -201,8 +209,8 @@ fn add<'a>(
         progress(Progress::Prepare("an answer to verify"));
         serving::verifying(subject, threads, all)?;
     }
-    if options.wants(Group::Load) {
-        serving::loading(subject, &entrant.blob, threads, all);
+    if let Some(file) = entrant.file.as_ref().filter(|_| options.wants(Group::Load)) {
+        serving::loading(subject, file.path(), threads, all)?;
     }
     Ok(())
 }
@@ -212,6 +220,8 @@ fn entrants(
     options: &Options,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Vec<Entrant>, Error> {
+    let mut all = options.peers.iter().chain(&options.blob_peers);
+    all.try_for_each(Peer::check)?;
     let mut start = |peers: &[Peer]| -> Result<Vec<Running>, Error> {
         let mut running = Vec::new();
         for peer in peers {
@@ -235,11 +245,9 @@ fn entrants(
         entrants.push(Entrant {
             is_users: false,
             subject: Subject::new(synthetic::NAME, &blob)?,
-            blob: if options.wants(Group::Load) || options.wants(Group::Memory) {
-                blob
-            } else {
-                Vec::new()
-            },
+            file: (options.wants(Group::Load) || options.wants(Group::Memory))
+                .then(|| file_of(&blob))
+                .transpose()?,
             peers: running,
         });
     }
@@ -247,12 +255,28 @@ fn entrants(
         progress(Progress::Prepare("loading the blob"));
         entrants.push(Entrant {
             is_users: true,
-            subject: Subject::new(&blob.name, &blob.bytes)?,
-            blob: Vec::new(),
+            subject: Subject::of(
+                &blob.name,
+                subject::load_file(&blob.path, Loader::new(), options.threads)?,
+            ),
+            file: None,
             peers: blob_running,
         });
     }
     Ok(entrants)
+}
+
+/// A file of the temporary folder that goes with the value.
+fn file_of(blob: &[u8]) -> Result<NamedTempFile, Error> {
+    let written = NamedTempFile::new().and_then(|mut file| {
+        file.write_all(blob)?;
+        file.flush()?;
+        Ok(file)
+    });
+    written.map_err(|error| Error::File {
+        path: std::env::temp_dir(),
+        error,
+    })
 }
 
 fn memory(
@@ -260,13 +284,64 @@ fn memory(
     entrants: &[Entrant],
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Option<Memory>, Error> {
-    let random = entrants.iter().find(|e| e.subject.name == synthetic::NAME);
-    let (Some((program, args)), Some(random)) = (&options.probe, random) else {
+    let file = entrants.iter().find_map(|e| e.file.as_ref());
+    let (Some((program, args)), Some(file)) = (&options.probe, file) else {
         return Ok(None);
     };
     if !options.wants(Group::Memory) {
         return Ok(None);
     }
     progress(Progress::Prepare("peak memory of a process"));
-    memory::of_program(program, args, &random.blob).map(Some)
+    memory::of_program(program, args, file.path()).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::{What, figures};
+    use crate::synthetic::{blob, tests::small};
+
+    #[test]
+    fn every_part_runs_on_a_small_model_and_is_compared() {
+        let bytes = blob(&small(true, true)).unwrap();
+        let file = file_of(&bytes).unwrap();
+        let subject = Subject::new("small", &bytes).unwrap();
+        let options = Options {
+            quick: false,
+            groups: Group::ALL.map(|(_, group)| group).to_vec(),
+            threads: NonZeroUsize::new(2).unwrap(),
+            samples: 1,
+            max_context: 4096,
+            blob: None,
+            peers: vec![],
+            blob_peers: vec![],
+            probe: None,
+        };
+        let entrant = Entrant {
+            is_users: false,
+            subject,
+            file: Some(file),
+            peers: vec![],
+        };
+        let mut contenders = Vec::new();
+        add(&entrant, &options, &mut |_| (), &mut contenders).unwrap();
+        let rounds = Rounds {
+            samples: 1,
+            always: 1,
+            budget: Duration::ZERO,
+        };
+        let series = interleave(&mut contenders, &[], rounds, &mut |_, _| ()).unwrap();
+        assert!(series.iter().all(|s| s.samples.len() == 1));
+        let all = figures(&series);
+        let of = |what| {
+            let mut found = all.iter().filter(|f| f.key.what == what);
+            found.next().unwrap()
+        };
+        for what in [What::Verify, What::HashPlain, What::Load, What::Beside] {
+            assert!(of(what).compared.unwrap().0 > 0.0, "{what:?}");
+        }
+        let (outside, whole) = (of(What::Beside), of(What::Decode));
+        assert!(outside.seconds > 0.0 && outside.key.size == inside::CONTEXT);
+        assert!(whole.tokens_per_s().is_some() && outside.tokens_per_s().is_none());
+    }
 }

@@ -1,17 +1,15 @@
 //! A model that is measured, and how much work its tokens are.
 
 use std::fs::File;
-use std::io::Read;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
 use int_engine::blob::Loader;
 use int_engine::model::{Layer, Linear, Model};
+use int_engine::read::ReadAt;
 
 use crate::Error;
-
-/// Bytes of a blob that are handed to the loader at a time.
-pub const PIECE: usize = 1 << 20;
 
 /// A loaded model with a name.
 pub struct Subject {
@@ -19,22 +17,6 @@ pub struct Subject {
     pub name: String,
     /// The model.
     pub model: Arc<Model>,
-}
-
-/// Loads a blob as a program does that reads a file.
-///
-/// # Errors
-/// The loader's.
-pub fn load(name: &str, blob: &[u8]) -> Result<Model, Error> {
-    let refused = |error| Error::Load {
-        name: name.to_owned(),
-        error,
-    };
-    let mut loader = Loader::new();
-    for piece in blob.chunks(PIECE) {
-        loader.push(piece).map_err(refused)?;
-    }
-    loader.finish().map_err(refused)
 }
 
 /// The matrices of a layer that read the same inputs, in the order of use.
@@ -48,27 +30,46 @@ pub fn products(layer: &Layer) -> [Vec<&Linear>; 4] {
     ]
 }
 
-/// Loads a blob file, of which one piece is in memory besides the model.
+/// Loads a blob: bytes in memory, or a file, which `threads` threads read.
+///
+/// # Errors
+/// The loader's.
+pub fn load<S: ReadAt + ?Sized>(
+    name: &str,
+    loader: Loader,
+    source: &S,
+    len: u64,
+    threads: NonZeroUsize,
+) -> Result<Model, Error> {
+    let loaded = loader.load(source, len, threads, |_| ());
+    loaded.map_err(|error| Error::Load {
+        name: name.to_owned(),
+        error,
+    })
+}
+
+/// A file and its length.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn open(path: &Path) -> Result<(File, u64), Error> {
+    let opened = File::open(path).and_then(|file| {
+        let len = file.metadata()?.len();
+        Ok((file, len))
+    });
+    opened.map_err(|error| Error::File {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// Loads a blob file as a node does.
 ///
 /// # Errors
 /// The loader's, and [`Error::File`].
-pub fn load_file(path: &Path) -> Result<Model, Error> {
-    let unreadable = |error| Error::File {
-        path: path.to_owned(),
-        error,
-    };
-    let refused = |error| Error::Load {
-        name: path.display().to_string(),
-        error,
-    };
-    let mut file = File::open(path).map_err(unreadable)?;
-    let (mut loader, mut piece) = (Loader::new(), vec![0; PIECE]);
-    loop {
-        match file.read(&mut piece).map_err(unreadable)? {
-            0 => return loader.finish().map_err(refused),
-            n => loader.push(&piece[..n]).map_err(refused)?,
-        }
-    }
+pub fn load_file(path: &Path, loader: Loader, threads: NonZeroUsize) -> Result<Model, Error> {
+    let (file, len) = open(path)?;
+    load(&path.display().to_string(), loader, &file, len, threads)
 }
 
 fn weights_of(matrix: &Linear) -> usize {
@@ -76,12 +77,14 @@ fn weights_of(matrix: &Linear) -> usize {
 }
 
 impl Subject {
-    /// A loaded blob.
+    /// A blob in memory, loaded.
     ///
     /// # Errors
     /// As [`load`].
     pub fn new(name: &str, blob: &[u8]) -> Result<Self, Error> {
-        Ok(Self::of(name, load(name, blob)?))
+        let threads = NonZeroUsize::MIN;
+        let model = load(name, Loader::new(), blob, blob.len() as u64, threads)?;
+        Ok(Self::of(name, model))
     }
 
     /// A model with a name.

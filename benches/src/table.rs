@@ -105,6 +105,9 @@ pub fn models(record: &Record) -> Vec<Vec<String>> {
             figure
                 .of_limit
                 .map_or(String::new(), |(share, of)| format!("{share:.2} {of}")),
+            figure
+                .compared
+                .map_or(String::new(), |(ratio, of)| format!("{ratio:.2} {of}")),
         ];
         row.extend(
             peers
@@ -132,8 +135,14 @@ fn title(figure: &Figure) -> String {
         What::Batch => format!("{} decode, {} together", key.subject, key.size),
         What::Generate => format!("{} generate {} after 64", key.subject, key.size),
         What::Verify => format!("{} verify {} after 64", key.subject, key.size),
-        What::Hash => format!("{} hash, {} MB", key.subject, key.size),
-        What::Load => format!("{} load, {} MB", key.subject, key.size),
+        What::Beside => format!("{} outside products, context {}", key.subject, key.size),
+        What::BesideAll => format!(
+            "{} no thread in a product, context {}",
+            key.subject, key.size
+        ),
+        What::Hash => format!("{} hash a file, {} MB", key.subject, key.size),
+        What::HashPlain => format!("{} hash a file by sha3, {} MB", key.subject, key.size),
+        What::Load => format!("{} load a file, {} MB", key.subject, key.size),
         What::CopyPlain => format!("{} repeats a text, {}", key.subject, key.size),
         What::CopyDrafted => format!("{} repeats a text, {}, drafts", key.subject, key.size),
         What::NewPlain => format!("{} writes a new text, {}", key.subject, key.size),

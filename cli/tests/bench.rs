@@ -59,6 +59,46 @@ fn a_quick_run_measures_a_blob_and_its_record_can_be_shown_again() {
     assert_eq!(asserted.status.code(), Some(3));
 }
 
+#[cfg(unix)]
+#[test]
+fn llama_runs_as_it_comes_and_without_repacking() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("llama");
+    let script = r#"#!/bin/sh
+case "$*" in *"--repack on --serve") b=on;; *"--repack off --serve") b=off;; *) exit 1;; esac
+echo "{\"engine\":\"llama.cpp\",\"version\":\"1\",\"build\":\"$b\"}"
+while read kind a b; do echo '{"seconds":0.25}'; done
+"#;
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = program.display().to_string();
+    let mut bench = blue([
+        "bench",
+        "--quick",
+        "--blob",
+        BLOB,
+        "--samples",
+        "1",
+        "--json",
+    ]);
+    let json = text_of(bench.args(["--llama", &program, "--blob-gguf", BLOB]));
+    let record: Value = serde_json::from_str(&json).unwrap();
+    let peers = &record["peers"];
+    assert_eq!(
+        peers.to_string(),
+        r#"[["llama.cpp, native","1; on"],["llama.cpp, no repacking","1; off"]]"#
+    );
+    for name in ["llama.cpp, native", "llama.cpp, no repacking"] {
+        let series = record["series"].as_array().unwrap().iter();
+        let kinds: Vec<&str> = series
+            .filter(|s| s["key"]["engine"] == name)
+            .map(|s| s["key"]["what"].as_str().unwrap())
+            .collect();
+        assert_eq!(kinds, ["prefill", "prefill", "decode", "decode"], "{name}");
+    }
+}
+
 #[test]
 fn what_is_asked_for_and_missing_is_an_error() {
     let here = env!("CARGO_BIN_EXE_blue");

@@ -20,7 +20,6 @@ pub(crate) struct Options {
 
 /// The kinds of text, files `texts/KIND.txt` of the work folder.
 pub(crate) const KINDS: [&str; 3] = ["prose", "technical", "jargon"];
-const DECODE_TOKENS_PER_S: f64 = 15.0;
 
 /// The figures of a sweep, printed as a table.
 #[derive(Default)]
@@ -149,7 +148,7 @@ pub(crate) struct Bench {
 }
 
 /// A number of a JSON object.
-pub(crate) fn number(value: &Value, key: &str) -> Result<f64> {
+fn number(value: &Value, key: &str) -> Result<f64> {
     value[key]
         .as_f64()
         .with_context(|| format!("no number {key} in {value}"))
@@ -308,28 +307,10 @@ impl Bench {
         Ok(())
     }
 
-    pub(crate) fn decode_speed(&mut self, blob: &str) -> Result<()> {
-        let run = self
-            .blue(&[
-                "generate",
-                &self.path(blob),
-                "--prompt",
-                "Once upon a time",
-                "--max-new",
-                "64",
-                "--threads",
-                "1",
-                "--backend",
-                "avx2",
-                "--json",
-            ])?
-            .json()?;
-        let speed = number(&run, "decode_tokens_per_s")?;
-        self.checks.at_least(
-            "SmolLM2 decode, one thread, avx2 (tokens/s)",
-            speed,
-            DECODE_TOKENS_PER_S,
-        );
+    /// What `blue bench` measures of the random model and a blob, printed.
+    pub(crate) fn speed(&mut self, blob: &str) -> Result<()> {
+        let run = self.blue(&["bench", "--blob", &self.path(blob), "--samples", "3"])?;
+        println!("{}", run.stdout);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use int_engine::engine::{CpuEngine, Engine};
 use int_engine::kernels::Kernels;
 
-use super::{Group, Options, Progress};
+use super::{Group, Options, Progress, inside};
 use crate::Error;
 use crate::expected::{Expected, Table, check, decode, digest};
 use crate::figures::{Key, What, Work};
@@ -58,6 +58,10 @@ fn ways(options: &Options, max_context: usize) -> Vec<Way> {
         for &context in contexts {
             add(best, all, What::Decode, context, DECODED);
         }
+    }
+    // What the time outside of products is a share of.
+    if options.wants(Group::Products) {
+        add(best, all, What::Decode, inside::CONTEXT, DECODED);
     }
     if options.wants(Group::Prefill) {
         for &length in lengths {

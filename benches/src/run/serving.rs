@@ -2,17 +2,20 @@
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::rc::Rc;
 
-use int_engine::commitment::commitment;
+use int_engine::blob::Loader;
+use int_engine::buffer::Pages;
+use int_engine::commitment::Tree;
 use int_engine::engine::{CpuEngine, Engine, Feed, Session, Verdict, generate, verify};
 use int_engine::kernels::Kernels;
 
-use crate::Error;
 use crate::expected::{check, decode};
 use crate::figures::{Key, What, Work};
 use crate::rounds::Contender;
 use crate::subject::{self, Subject};
+use crate::{Error, plain};
 
 /// Numbers of sessions that advance together.
 const SESSIONS: [usize; 5] = [1, 2, 4, 8, 16];
@@ -175,34 +178,44 @@ pub(super) fn verifying<'a>(
     Ok(())
 }
 
-/// Adds hashing a blob and loading it.
+/// Adds hashing a blob file, by the engine's hasher and by a plain one, and loading it, all on the same threads.
 pub(super) fn loading<'a>(
     subject: &'a Subject,
-    blob: &'a [u8],
+    blob: &'a Path,
     threads: NonZeroUsize,
     all: &mut Vec<Contender<'a>>,
-) {
+) -> Result<(), Error> {
+    let (file, len) = subject::open(blob)?;
+    let file = Rc::new(file);
     let work = Work {
         tokens: 0.0,
-        bytes: blob.len() as f64,
+        bytes: len as f64,
         operations: 0.0,
     };
     let expected = subject.model.commitment();
-    let megabytes = blob.len() / 1_000_000;
-    all.push(Contender::new(
-        key(subject, What::Hash, threads, megabytes),
-        work,
-        move |watch| {
-            let found = watch.time(|| commitment(blob));
-            check("hash", found, expected)
-        },
-    ));
-    all.push(Contender::new(
-        key(subject, What::Load, threads, megabytes),
-        work,
-        move |watch| {
-            let model = watch.time(|| subject::load(&subject.name, blob))?;
-            check("load", model.commitment(), expected)
-        },
-    ));
+    let unreadable = |error: std::io::Error| Error::File {
+        path: blob.to_owned(),
+        error,
+    };
+    let key = |what| key(subject, what, threads, (len / 1_000_000) as usize);
+    let source = file.clone();
+    all.push(Contender::new(key(What::Hash), work, move |watch| {
+        let tree = watch.time(|| {
+            let tree = Tree::read(&*source, len, threads, |_| ());
+            tree.map(|tree| tree.commitment())
+        });
+        let found = tree.map_err(|e| unreadable(std::io::Error::new(e.kind, e)))?;
+        check("hash", found, expected)
+    }));
+    let source = file.clone();
+    all.push(Contender::new(key(What::HashPlain), work, move |watch| {
+        let found = watch.time(|| plain::commitment(&*source, len, threads));
+        check("plain hash", found.map_err(unreadable)?, expected)
+    }));
+    all.push(Contender::new(key(What::Load), work, move |watch| {
+        let loader = || Loader::new().pages(Pages::Huge).expect(expected);
+        let model = watch.time(|| subject::load(&subject.name, loader(), &*file, len, threads))?;
+        check("load", model.commitment(), expected)
+    }));
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use blue_bench::figures::{LLAMA_NATIVE, LLAMA_PLAIN};
 use blue_bench::peers::Peer;
 use blue_bench::record::Record;
 use blue_bench::run::{
@@ -56,7 +57,7 @@ pub(crate) struct Args {
     /// Threads [default: all]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
-    /// llama.cpp's program, to compare with
+    /// llama.cpp's program, to compare with: as built for this machine, and without repacking of weights
     #[arg(long, value_name = "PROGRAM")]
     llama: Option<PathBuf>,
     /// candle's program, to compare with
@@ -201,9 +202,9 @@ fn options(args: &Args) -> Outcome<Options> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        let bytes = std::fs::read(path).map_err(|e| Failure::file(path, e))?;
         let texts = texts(path)?;
-        Ok::<_, Failure>(Blob { name, bytes, texts })
+        let path = path.clone();
+        Ok::<_, Failure>(Blob { name, path, texts })
     });
     let groups = if args.quick {
         vec![Group::Decode, Group::Prefill]
@@ -212,15 +213,21 @@ fn options(args: &Args) -> Outcome<Options> {
     } else {
         args.only.clone()
     };
-    let programs = [("llama.cpp", &args.llama), ("candle", &args.candle)];
+    let programs: [(&str, &str, &Option<PathBuf>, &[&str]); 3] = [
+        (LLAMA_NATIVE, "llama.cpp", &args.llama, &["--repack", "on"]),
+        (LLAMA_PLAIN, "llama.cpp", &args.llama, &["--repack", "off"]),
+        ("candle", "candle", &args.candle, &[]),
+    ];
     let peers = |model: &Option<PathBuf>| -> Vec<Peer> {
-        let pairs = programs
-            .iter()
-            .filter_map(|(name, program)| Some((name, program.as_ref()?, model.as_ref()?)));
+        let pairs = programs.iter().filter_map(|(name, engine, program, args)| {
+            Some((name, engine, program.as_ref()?, args, model.as_ref()?))
+        });
         pairs
-            .map(|(name, program, model)| Peer {
+            .map(|(name, engine, program, args, model)| Peer {
                 name: (*name).to_owned(),
+                engine: (*engine).to_owned(),
                 program: program.clone(),
+                args: args.iter().map(|arg| (*arg).to_owned()).collect(),
                 model: model.clone(),
             })
             .collect()

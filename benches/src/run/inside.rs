@@ -1,0 +1,141 @@
+//! What a decode step does besides its products with weights, by clocks inside the step.
+//!
+//! The engine runs on a table of kernels whose products note when they begin and end; everything else of it, threads and
+//! order and memory, is as always.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use int_engine::engine::{CpuEngine, Engine};
+use int_engine::kernels::Kernels;
+use int_engine::kernels::operands::{Inputs, Out};
+use int_engine::tiles::View;
+
+use super::model::DECODED;
+use crate::Error;
+use crate::expected::{check, decode};
+use crate::figures::{Key, What, Work};
+use crate::rounds::Contender;
+use crate::subject::Subject;
+
+/// The context after which the step is looked into.
+pub(super) const CONTEXT: usize = 256;
+
+/// The kernels whose products are timed, and the columns of what is no weight matrix: a head's keys.
+static INNER: OnceLock<(&'static Kernels, usize)> = OnceLock::new();
+
+/// Begin and end of every product since the list was emptied.
+static SPANS: Mutex<Vec<(Instant, Instant)>> = Mutex::new(Vec::new());
+
+fn spans() -> MutexGuard<'static, Vec<(Instant, Instant)>> {
+    SPANS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn gemm(weights: View<'_>, inputs: Inputs<'_>, out: Out<'_>) {
+    let Some(&(kernels, head_dim)) = INNER.get() else {
+        return;
+    };
+    if weights.cols() == head_dim {
+        return (kernels.gemm)(weights, inputs, out);
+    }
+    let begin = Instant::now();
+    (kernels.gemm)(weights, inputs, out);
+    let end = Instant::now();
+    spans().push((begin, end));
+}
+
+/// The fastest kernels with clocks around their products; `None` when a model of other head sizes has them, or one whose
+/// weight matrices cannot be told from keys.
+fn timed(subject: &Subject) -> Option<&'static Kernels> {
+    let config = subject.model.config();
+    let head_dim = config.head_dim();
+    if [config.hidden(), config.q_width(), config.intermediate()].contains(&head_dim) {
+        return None;
+    }
+    let &(inner, known) = INNER.get_or_init(|| (Kernels::detect(), head_dim));
+    static TIMED: OnceLock<Kernels> = OnceLock::new();
+    (known == head_dim).then(|| TIMED.get_or_init(|| Kernels { gemm, ..*inner }))
+}
+
+/// Of `seconds` on `threads` threads: what is outside of the spans on the mean thread, and what is outside of all.
+fn outside(seconds: f64, threads: usize, mut spans: Vec<(Instant, Instant)>) -> (f64, f64) {
+    let busy: Duration = spans.iter().map(|(begin, end)| *end - *begin).sum();
+    spans.sort_unstable();
+    let (mut any, mut last) = (Duration::ZERO, None);
+    for (begin, end) in spans {
+        let from = last.map_or(begin, |last| begin.max(last));
+        any += end.saturating_duration_since(from);
+        last = Some(last.map_or(end, |last: Instant| last.max(end)));
+    }
+    (
+        seconds - busy.as_secs_f64() / threads as f64,
+        seconds - any.as_secs_f64(),
+    )
+}
+
+/// Adds the time of a decode step in which a thread is in no product, and in which none is.
+pub(super) fn contenders<'a>(
+    subject: &'a Subject,
+    threads: NonZeroUsize,
+    all: &mut Vec<Contender<'a>>,
+) -> Result<(), Error> {
+    let Some(kernels) = timed(subject) else {
+        return Ok(());
+    };
+    let first = subject.token_at(CONTEXT);
+    let plain = CpuEngine::new(subject.model.clone(), Kernels::detect(), threads);
+    let mut session = plain.session()?;
+    session.feed(&subject.prompt(CONTEXT))?;
+    let expected = decode(&mut *session, first, DECODED)?;
+    let engine = CpuEngine::new(subject.model.clone(), kernels, threads);
+    for what in [What::Beside, What::BesideAll] {
+        let key = Key {
+            what,
+            subject: subject.name.clone(),
+            engine: engine.backend().to_owned(),
+            threads: threads.get(),
+            size: CONTEXT,
+        };
+        let work = Work {
+            tokens: DECODED as f64,
+            ..Work::default()
+        };
+        let (name, expected) = (key.to_string(), expected.clone());
+        let mut session = engine.session()?;
+        session.feed(&subject.prompt(CONTEXT))?;
+        all.push(Contender::new(key, work, move |watch| {
+            session.truncate(CONTEXT);
+            let ids = watch.measure(|| {
+                let mut room = spans();
+                room.clear();
+                room.reserve(1 << 16);
+                drop(room);
+                let start = Instant::now();
+                let ids = decode(&mut *session, first, DECODED);
+                let seconds = start.elapsed().as_secs_f64();
+                let spans = std::mem::take(&mut *spans());
+                let (mean, none) = outside(seconds, threads.get(), spans);
+                (if what == What::Beside { mean } else { none }, ids)
+            })?;
+            check(&name, &ids, &expected)
+        }));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_added_up_and_joined() {
+        let zero = Instant::now();
+        let span = |a, b| (zero + Duration::from_secs(a), zero + Duration::from_secs(b));
+        // Two threads: 0 to 3 and 1 to 4, then one alone, then one inside the other.
+        let spans = vec![span(6, 7), span(0, 3), span(1, 4), span(8, 12), span(9, 10)];
+        let (mean, none) = outside(15.0, 2, spans);
+        assert_eq!((mean, none), (15.0 - 12.0 / 2.0, 15.0 - 9.0));
+        assert_eq!(outside(2.0, 2, vec![]), (2.0, 2.0));
+    }
+}
