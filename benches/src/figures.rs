@@ -8,11 +8,13 @@ use crate::rounds::Series;
 /// The name under which the limits of the machine stand among the engines.
 pub const MACHINE: &str = "machine";
 /// The names of the other engines.
-pub const PEERS: [&str; 3] = [LLAMA_NATIVE, LLAMA_PLAIN, "candle"];
+pub const PEERS: [&str; 3] = [LLAMA_NATIVE, LLAMA_PLAIN, CANDLE];
 /// llama.cpp with weights in the layout of its fastest kernels, on some processors those of the matrix unit.
 pub const LLAMA_NATIVE: &str = "llama.cpp, native";
 /// llama.cpp on its dot products of vectors.
 pub const LLAMA_PLAIN: &str = "llama.cpp, no repacking";
+/// candle.
+pub const CANDLE: &str = "candle";
 
 /// Kinds of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +50,7 @@ pub enum What {
     CopyPlain,
     /// The same with drafts.
     CopyDrafted,
-    /// `size` tokens are generated after a text that foretells nothing of them.
+    /// `size` tokens are generated after a text whose drafts are mostly wrong.
     NewPlain,
     /// The same with drafts.
     NewDrafted,

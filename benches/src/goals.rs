@@ -1,7 +1,8 @@
 //! What the project promises of its speed, as ratios within one run.
 
 use crate::figures::{
-    Figure, Key, LLAMA_NATIVE, LLAMA_PLAIN, PEERS, What, figures, find, growth, straightness,
+    CANDLE, Figure, Key, LLAMA_NATIVE, LLAMA_PLAIN, PEERS, What, figures, find, growth,
+    straightness,
 };
 use crate::record::Record;
 use crate::synthetic;
@@ -93,7 +94,7 @@ pub fn goals(record: &Record) -> Vec<Goal> {
     list.add(
         "decode at context 16, times candle",
         AtLeast(1.5),
-        qwen3.times(What::Decode, 16, "candle"),
+        qwen3.times(What::Decode, 16, CANDLE),
     );
     list.add(
         "time in which no thread is in a product, of a token at context 256",

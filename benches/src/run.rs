@@ -67,7 +67,7 @@ impl Group {
     ];
 }
 
-/// Texts that drafts are measured on: one that its continuation repeats, one that foretells nothing.
+/// Texts that drafts are measured on: one that its continuation repeats, one whose drafts are mostly wrong.
 pub const TEXTS: [&str; 2] = [drafting::COPY, drafting::NEW];
 
 /// A blob to measure besides, or instead of, the random one.

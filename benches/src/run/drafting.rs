@@ -23,10 +23,9 @@ Second reading: Ashford, Bramley, Coldharbour, Dunmore, Elmstead, Farleigh, Gran
 Lambourn, Marlow, Northolt, Oakham, Penrith, Quorn, Redhill, Saltburn, Thornton, Uckfield, Ventnor, Wareham, Yeovil.\n\n\
 Third reading: Ashford, Bramley, Coldharbour,";
 
-/// A text with repetitions in it that foretell nothing of what follows.
-pub(super) const NEW: &str = "Question: which of the two numbers is larger, 17 or 23? Answer: 23 is larger than 17.\n\
-Question: which animal is larger, a cat or a whale? Answer: a whale is larger than a cat.\n\
-Question: explain in a long paragraph, in new words, how the tides of the sea come about. Answer:";
+/// A text of whose continuation most drafts are wrong: stories say the same few words again and go on differently.
+pub(super) const NEW: &str =
+    "Once upon a time, in a village by the sea, there lived an old fisherman who";
 
 /// Adds the four contenders; `texts` are the ids of [`COPY`] and of [`NEW`].
 pub(super) fn contenders<'a>(

@@ -1,15 +1,16 @@
 //! Decode and prefill of other engines as contenders.
 
-use crate::figures::{Key, What, Work};
+use crate::figures::{CANDLE, Key, What, Work};
 use crate::peers::Running;
 use crate::rounds::Contender;
 
 use super::Group;
 use super::model::DECODED;
 
-/// Contexts and lengths at which the engines are compared.
-pub(super) const CONTEXTS: [usize; 2] = [16, 1024];
-pub(super) const LENGTHS: [usize; 2] = [128, 512];
+/// Contexts and lengths at which the engines are compared; candle, whose long prompts take longer than everything else
+/// together, at the first of each.
+const CONTEXTS: [usize; 2] = [16, 1024];
+const LENGTHS: [usize; 2] = [128, 512];
 /// Positions that a peer needs.
 pub(super) const MAX_CONTEXT: usize = 2048;
 
@@ -21,6 +22,7 @@ pub(super) fn contenders<'a>(
     groups: &[Group],
     all: &mut Vec<Contender<'a>>,
 ) {
+    let sizes = if peer.name() == CANDLE { 1 } else { 2 };
     let mut add = |what, size, steps: usize, request: String| {
         let key = Key {
             what,
@@ -42,12 +44,12 @@ pub(super) fn contenders<'a>(
         }));
     };
     if groups.contains(&Group::Prefill) {
-        for size in LENGTHS {
+        for &size in &LENGTHS[..sizes] {
             add(What::Prefill, size, size, format!("prefill {size}"));
         }
     }
     if groups.contains(&Group::Decode) {
-        for size in CONTEXTS {
+        for &size in &CONTEXTS[..sizes] {
             add(
                 What::Decode,
                 size,

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use blue_bench::figures::{LLAMA_NATIVE, LLAMA_PLAIN};
+use blue_bench::figures::{CANDLE, LLAMA_NATIVE, LLAMA_PLAIN};
 use blue_bench::peers::Peer;
 use blue_bench::record::Record;
 use blue_bench::run::{
@@ -216,7 +216,7 @@ fn options(args: &Args) -> Outcome<Options> {
     let programs: [(&str, &str, &Option<PathBuf>, &[&str]); 3] = [
         (LLAMA_NATIVE, "llama.cpp", &args.llama, &["--repack", "on"]),
         (LLAMA_PLAIN, "llama.cpp", &args.llama, &["--repack", "off"]),
-        ("candle", "candle", &args.candle, &[]),
+        (CANDLE, "candle", &args.candle, &[]),
     ];
     let peers = |model: &Option<PathBuf>| -> Vec<Peer> {
         let pairs = programs.iter().filter_map(|(name, engine, program, args)| {
