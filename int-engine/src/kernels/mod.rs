@@ -10,6 +10,7 @@ use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
 use crate::ops::rope::CosSin;
+use crate::ops::rotation::HeadRotation;
 use crate::tiles::{self, Tiles, View};
 use operands::{Form, Inputs, Out};
 
@@ -22,6 +23,7 @@ mod aarch64;
 mod blocks;
 #[cfg(test)]
 mod conformance;
+mod heads;
 pub mod operands;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
@@ -72,6 +74,9 @@ pub struct Kernels {
     pub rope: fn(&mut [i32], &[CosSin], i32),
     /// `round_shift(x, r, limit)`: x_i = sat(rdbpot(x_i, r), limit); r <= 31.
     pub round_shift: fn(&mut [i32], u32, i32),
+    /// `rotate_heads(row, rotation, codes, largest)`: spec 1.11 with gains, 1.9, 1.10, the shift saturated to 2^15 - 1, and
+    /// 1.5, for each head of a token: codes and largest magnitudes. `row` is overwritten.
+    pub rotate_heads: fn(&mut [i32], HeadRotation<'_>, &mut [i8], &mut [u16]),
     /// `apply_gain(y, gain, out)`: out_i = y_i * gain_i; returns the largest magnitude.
     pub apply_gain: fn(&[i32], &[i16], &mut [i64]) -> u64,
     /// The largest value; -2^31 for an empty row.

@@ -1,7 +1,7 @@
 //! The portable backend: the definitions themselves, in plain Rust.
 
-use super::Kernels;
 use super::operands::{Form, Inputs, Out};
+use super::{Kernels, heads};
 use crate::ops::attention::{self, Normalizer, QueryScale};
 #[cfg(debug_assertions)]
 use crate::ops::proven::{Columns, DOT_PRODUCT};
@@ -27,6 +27,9 @@ pub(super) static KERNELS: Kernels = Kernels {
     head_norm: head_norm::head_norm,
     rope: rope::rope_within,
     round_shift: rows::round_shift,
+    rotate_heads: |row, rotation, codes, largest| {
+        heads::rotate_heads(&KERNELS, row, rotation, codes, largest);
+    },
     apply_gain: rows::apply_gain,
     largest: rows::largest,
 };

@@ -89,6 +89,11 @@ impl Hadamard {
         self.block
     }
 
+    /// Whether the transform is butterflies over all of a row of `len` values.
+    pub fn is_butterflies_of(&self, len: usize) -> bool {
+        self.block == len && self.pow2 == len
+    }
+
     /// The largest k such that inputs up to 2^k keep every output below 2^31.
     pub fn headroom(&self) -> u32 {
         headroom(self.block)

@@ -17,7 +17,7 @@ pub fn head_norm(x: &mut [i32], gain: &[i32]) {
 }
 
 /// What turns the values of one head row into fractions of its root.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct HeadUnit {
     /// Right shift that aligns magnitudes to 24 bits, at most 7.
     pub sh: u32,

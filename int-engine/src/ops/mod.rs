@@ -15,5 +15,6 @@ pub mod ratio;
 pub mod requantize;
 pub mod rms;
 pub mod rope;
+pub mod rotation;
 pub mod rows;
 pub mod swiglu;

@@ -4,6 +4,7 @@ use super::plan::Plan;
 use crate::ops::dynq::max_abs;
 use crate::ops::fixed::{I16, I31};
 use crate::ops::hadamard::Direction;
+use crate::ops::rotation::HeadRotation;
 use crate::probe::Op;
 
 /// The stages of a q or k head: indices of [`Q_OPS`] and [`K_OPS`].
@@ -14,7 +15,7 @@ pub(super) const QUANT: usize = 3;
 pub(super) const Q_OPS: [Op; 4] = [Op::QNorm, Op::QRope, Op::QRotate, Op::QQuant];
 pub(super) const K_OPS: [Op; 4] = [Op::KNorm, Op::KRope, Op::KRotate, Op::KQuant];
 
-/// `rotate_head` of spec 3.3 up to its quantisation, for one token's heads; `seen` gets the row after each stage.
+/// `rotate_head` of spec 3.3 up to its quantisation, for one token's heads, stage by stage; `seen` gets the row after each stage.
 pub(super) fn rotate_heads(
     plan: &Plan,
     row: &mut [i32],
@@ -39,6 +40,24 @@ pub(super) fn rotate_heads(
         .apply(row, Direction::Forward, plan.kernels.butterflies);
     (plan.kernels.round_shift)(row, plan.head_shift, I16);
     seen(ROTATE, row);
+}
+
+/// `rotate_head` of spec 3.3 with its quantisation, for one token's heads; the row is overwritten.
+pub(super) fn rotate_and_quantize(
+    plan: &Plan,
+    row: &mut [i32],
+    gain: Option<&[i32]>,
+    angles: &[(i32, i32)],
+    codes: &mut [i8],
+    largest: &mut [u16],
+) {
+    let rotation = HeadRotation {
+        gain,
+        angles,
+        hadamard: &plan.head_hadamard,
+        shift: plan.head_shift,
+    };
+    (plan.kernels.rotate_heads)(row, rotation, codes, largest);
 }
 
 /// `dynq` of every head of one token's int16 values.

@@ -9,7 +9,7 @@ mod rows;
 mod softmax;
 
 use super::super::operands::Form;
-use super::super::{Kernels, scalar};
+use super::super::{Kernels, heads, scalar};
 
 /// The table, if this CPU has NEON. The functions of the table are reachable through it alone.
 pub(crate) fn kernels() -> Option<&'static Kernels> {
@@ -44,6 +44,9 @@ const NEON: Kernels = Kernels {
     head_norm: scalar::KERNELS.head_norm,
     rope: scalar::KERNELS.rope,
     round_shift: scalar::KERNELS.round_shift,
+    rotate_heads: |row, rotation, codes, largest| {
+        heads::rotate_heads(&BASE, row, rotation, codes, largest);
+    },
     apply_gain: scalar::KERNELS.apply_gain,
     largest: scalar::KERNELS.largest,
 };

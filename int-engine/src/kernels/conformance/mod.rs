@@ -1,18 +1,21 @@
 //! One suite for every backend, the scalar one included: each kernel against the formulas of the specification, stated
 //! a second time in wide integers.
 
+mod heads;
 mod letter;
 mod operations;
+mod softmax;
 
 use super::Kernels;
 use super::operands::{Form, Inputs, Out};
-use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::fixed::I31;
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
 use crate::seeded::Rng;
 use crate::tiles::{GROUP, Tiles, group_values};
+use heads::rotate_heads;
 use operations::{attention_output, head_norm, head_rows, rope};
+use softmax::softmax;
 
 /// Equality of a kernel's row and the formula's.
 fn same<T: Copy + Into<i128>>(got: &[T], want: &[i128], context: &str) {
@@ -323,52 +326,6 @@ pub(super) fn butterflies(k: &Kernels) {
     }
 }
 
-pub(super) fn softmax(k: &Kernels) {
-    let mut rng = Rng(6);
-    for keys in LENGTHS {
-        for round in 0..24 {
-            let mq = [rng.next() % 32768, 32767, 0][round % 3] as u16;
-            let score_mult = ((1 << 30) + rng.next() % (1 << 30)) as i32;
-            let score_shift = [0, 1, 10, 20, 25, 30, 61][round % 7];
-            let scale = QueryScale::new(mq, score_mult, score_shift);
-            let wide_scale = letter::query_scale(mq, score_mult, score_shift);
-            let dots: Vec<i32> = (0..keys)
-                .map(|_| rng.wide(256 * 127 * 127) as i32)
-                .collect();
-            let [mk, mv] = [0, 1].map(|_| {
-                (0..keys)
-                    .map(|_| rng.wide(32767).unsigned_abs() as u16)
-                    .collect::<Vec<_>>()
-            });
-            let context = format!("{}: {keys} keys, round {round}", k.name);
-            let mut z = dots.clone();
-            let top = (k.log_scores)(scale, &mut z, &mk);
-            let scores = dots.iter().zip(&mk);
-            let want: Vec<i128> = scores
-                .map(|(&dot, &mk)| letter::log_score(dot, mk, wide_scale))
-                .collect();
-            same(&z, &want, &format!("{context}: scores"));
-            let largest = want.iter().max().copied();
-            assert_eq!(Some(i128::from(top)), largest, "{context}: largest score");
-            let mut w = vec![1u16; keys];
-            let Normalizer { den, c } = (k.softmax_weights)(&mut z, top, &mv, &mut w);
-            let (want_den, want_c, want) = letter::softmax(&want, &mv);
-            assert_eq!((den.into(), c.into()), (want_den, want_c), "{context}");
-            same(&w, &want, &format!("{context}: weights"));
-        }
-        // Halves of a weight: 2^14 times an odd scale, narrowed by 15.
-        let mut z: Vec<i32> = (0..keys as i32).map(|i| 1000 - 256 * (i % 3)).collect();
-        let mv: Vec<u16> = (0..keys as u16).map(|i| 32767 - 2 * i).collect();
-        let want: Vec<i128> = z.iter().map(|&z| z.into()).collect();
-        let (want_den, want_c, want) = letter::softmax(&want, &mv);
-        let mut w = vec![1u16; keys];
-        let Normalizer { den, c } = (k.softmax_weights)(&mut z, 1000, &mv, &mut w);
-        let context = format!("{}: {keys} keys, halves", k.name);
-        assert_eq!((den.into(), c.into()), (want_den, want_c), "{context}");
-        same(&w, &want, &context);
-    }
-}
-
 /// The suite for one backend; an absent one says so instead of passing silently.
 macro_rules! conformance {
     ($($backend:ident),*) => {
@@ -384,7 +341,7 @@ macro_rules! conformance {
 
             conformance!(
                 @tests gemm, operands, weighted_sum, rows, requantization, mlp, butterflies, softmax, attention_output, head_norm,
-                rope, head_rows
+                rope, head_rows, rotate_heads
             );
         })*
 

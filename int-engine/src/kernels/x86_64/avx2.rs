@@ -5,8 +5,8 @@ mod dots;
 mod rows;
 mod softmax;
 
-use super::super::Kernels;
 use super::super::operands::Form;
+use super::super::{Kernels, heads};
 use crate::ops::attention::Normalizer;
 use crate::ops::{dynq, hadamard, head_norm, requantize, rms, rope, rows as row_ops, swiglu};
 
@@ -37,6 +37,9 @@ pub(super) const TABLE: Kernels = Kernels {
     head_norm,
     rope,
     round_shift,
+    rotate_heads: |row, rotation, codes, largest| {
+        heads::rotate_heads(&KERNELS, row, rotation, codes, largest);
+    },
     apply_gain,
     largest,
 };

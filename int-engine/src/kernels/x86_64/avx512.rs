@@ -5,11 +5,12 @@
 #![allow(clippy::incompatible_msrv)]
 
 mod dots;
+mod heads;
 mod rows;
+mod softmax;
 
 use super::super::Kernels;
 use super::super::operands::Form;
-use super::avx2;
 use crate::ops::attention::Normalizer;
 use crate::ops::{dynq, head_norm, requantize, rms, rope, rows as row_ops, swiglu};
 
@@ -38,14 +39,15 @@ pub(super) static KERNELS: Kernels = Kernels {
     butterflies: rows::butterflies,
     swiglu: rows::swiglu,
     narrow,
-    log_scores: rows::log_scores,
+    log_scores: softmax::log_scores,
+    softmax_weights: softmax::softmax_weights,
     attention_output,
     head_norm,
     rope,
     round_shift,
+    rotate_heads: heads::rotate_heads,
     apply_gain,
     largest,
-    ..avx2::TABLE
 };
 
 /// With this backend's features.

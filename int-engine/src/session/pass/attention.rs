@@ -9,7 +9,9 @@ use crate::pool::lock;
 use crate::probe::Op;
 use crate::session::attend::{self, Queries, attend};
 use crate::session::cache::{Entry, HeadMut, PAGE};
-use crate::session::heads::{K_OPS, Q_OPS, QUANT, quantize_heads, rotate_heads};
+use crate::session::heads::{
+    K_OPS, Q_OPS, QUANT, quantize_heads, rotate_and_quantize, rotate_heads,
+};
 use crate::session::plan::{Matrix, Plan, Product};
 
 impl Pass {
@@ -91,18 +93,17 @@ impl Pass {
                     .zip(largest.chunks_exact_mut(width / hd));
                 let at = positions.iter().zip(angles.chunks_exact(pairs));
                 for (((row, codes), largest), (&position, angles)) in rows.zip(at) {
-                    if PROBED {
-                        lock(recorder).rows(position, all, row, width);
+                    let gain = gain.as_deref();
+                    if !PROBED {
+                        rotate_and_quantize(plan, row, gain, angles, codes, largest);
+                        continue;
                     }
-                    rotate_heads(plan, row, gain.as_deref(), angles, |stage, row| {
-                        if PROBED {
-                            lock(recorder).rows(position, ops[stage], row, width);
-                        }
+                    lock(recorder).rows(position, all, row, width);
+                    rotate_heads(plan, row, gain, angles, |stage, row| {
+                        lock(recorder).rows(position, ops[stage], row, width);
                     });
                     quantize_heads(plan, row, codes, largest);
-                    if PROBED {
-                        lock(recorder).heads(position, ops[QUANT], codes, largest);
-                    }
+                    lock(recorder).heads(position, ops[QUANT], codes, largest);
                 }
             }
             let rows = v

@@ -1,4 +1,4 @@
-//! Rows: quantisation, requantisation, the gated activation, rotations and scores, 16 values at a time; the last ones by
+//! Rows: quantisation, requantisation, the gated activation and rotations, 16 values at a time; the last ones by
 //! masks.
 //!
 //! 64-bit products come from `vpmuldq` and `vpmuludq` on even and odd lanes.
@@ -8,7 +8,6 @@
 // As in the parent.
 #![allow(clippy::incompatible_msrv)]
 
-use crate::ops::attention::QueryScale;
 use crate::ops::dynq::Reciprocal;
 use crate::ops::hadamard;
 use crate::ops::proven::ROTATION;
@@ -18,20 +17,20 @@ use crate::tables::SIGMOID;
 use core::arch::x86_64::*;
 
 /// Values of a step.
-const STEP: usize = 16;
+pub(super) const STEP: usize = 16;
 /// Odd lanes of 32 bits.
-const ODD: u16 = 0xAAAA;
+pub(super) const ODD: u16 = 0xAAAA;
 
 /// The lanes of a step that hold some of `left` values.
 #[inline(always)]
-fn lanes(left: usize) -> u16 {
+pub(super) fn lanes(left: usize) -> u16 {
     (u32::from(u16::MAX) >> (STEP - left.min(STEP))) as u16
 }
 
 /// The odd lanes of 32 bits in the place of the even ones.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-unsafe fn odd(a: __m512i) -> __m512i {
+pub(super) unsafe fn odd(a: __m512i) -> __m512i {
     // SAFETY: register-only instructions of the enabled features.
     unsafe { _mm512_shuffle_epi32::<0b11_11_01_01>(a) }
 }
@@ -39,7 +38,7 @@ unsafe fn odd(a: __m512i) -> __m512i {
 /// `-a` in the lanes of the mask.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-unsafe fn negated(mask: u16, a: __m512i) -> __m512i {
+pub(super) unsafe fn negated(mask: u16, a: __m512i) -> __m512i {
     // SAFETY: register-only instructions of the enabled features.
     unsafe { _mm512_mask_sub_epi32(a, mask, _mm512_setzero_si512(), a) }
 }
@@ -219,47 +218,6 @@ unsafe fn swiglu_16s(g: &[i32], u: &[i32], h: &mut [i64]) -> u64 {
     }
 }
 
-pub(super) fn log_scores(scale: QueryScale, dots: &mut [i32], mk: &[u16]) -> i32 {
-    assert_eq!(dots.len(), mk.len(), "one scale per key");
-    // SAFETY: `kernels` hands out the table only on a CPU with these features; both slices have one length.
-    unsafe { log_scores_8s(scale, dots, mk) }
-}
-
-/// # Safety
-/// The features; the slices have one length.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-unsafe fn log_scores_8s(scale: QueryScale, dots: &mut [i32], mk: &[u16]) -> i32 {
-    // SAFETY: loads and stores are masked to the slices.
-    unsafe {
-        let rm = _mm512_set1_epi64(i64::from(scale.rm));
-        let rs = _mm_cvtsi32_si128(scale.rs as i32);
-        let addend = _mm512_set1_epi64(1 << (scale.rs - 1));
-        let half = _mm512_set1_epi64(1 << 9);
-        let limit = _mm256_set1_epi32((1 << 30) - 1);
-        let low_limit = _mm256_set1_epi32(-((1 << 30) - 1));
-        let mut top = _mm256_set1_epi32(i32::MIN);
-        for at in (0..dots.len()).step_by(8) {
-            let mask = lanes((dots.len() - at).min(8)) as u8;
-            let dot = _mm256_maskz_loadu_epi32(mask, dots.as_ptr().add(at));
-            let mk = _mm_maskz_loadu_epi16(mask, mk.as_ptr().add(at).cast());
-            let p = _mm512_mul_epi32(_mm512_cvtepi32_epi64(dot), _mm512_cvtepu16_epi64(mk));
-            // rdbpot: half up, after one less for negative values: |dot| * mk < 2^37, the quotient < 2^27.
-            let p = _mm512_add_epi64(_mm512_add_epi64(p, half), _mm512_srai_epi64::<63>(p));
-            let a = _mm512_srai_epi64::<10>(p);
-            // Below 2^53 + 2^61.
-            let z = _mm512_add_epi64(_mm512_mul_epi32(a, rm), addend);
-            // Saturated to int32, and then to the limit of scores.
-            let z = _mm512_cvtsepi64_epi32(_mm512_sra_epi64(z, rs));
-            let z = _mm256_max_epi32(_mm256_min_epi32(z, limit), low_limit);
-            _mm256_mask_storeu_epi32(dots.as_mut_ptr().add(at), mask, z);
-            top = _mm256_mask_max_epi32(top, mask, top, z);
-        }
-        let mut each = [0; 8];
-        _mm256_storeu_si256(each.as_mut_ptr().cast(), top);
-        each.into_iter().fold(i32::MIN, i32::max)
-    }
-}
-
 pub(super) fn butterflies(x: &mut [i32], size: usize) {
     assert!(
         size.is_power_of_two() && x.len() % size == 0,
@@ -333,7 +291,7 @@ unsafe fn butterflies_16s(x: &mut [i32], size: usize) {
 /// The features.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-unsafe fn strides_to_8(x: __m512i) -> __m512i {
+pub(super) unsafe fn strides_to_8(x: __m512i) -> __m512i {
     // SAFETY: register-only instructions of the enabled features.
     unsafe {
         let y = _mm512_shuffle_epi32::<0b10_11_00_01>(x);
@@ -353,7 +311,7 @@ unsafe fn strides_to_8(x: __m512i) -> __m512i {
 /// The features.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-unsafe fn two_strides([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
+pub(super) unsafe fn two_strides([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
     // SAFETY: register-only instructions of the enabled features.
     unsafe {
         let (s, t) = (_mm512_add_epi32(a, b), _mm512_sub_epi32(a, b));
