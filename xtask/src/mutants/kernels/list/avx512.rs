@@ -1,8 +1,11 @@
-//! The kernels of AVX-512 with VNNI; its rows are those of AVX2.
+//! The kernels of AVX-512 with VNNI.
 
 use super::{Mutant, m};
 
 const DOTS: &str = "kernels/x86_64/avx512/dots.rs";
+const ROWS: &str = "kernels/x86_64/avx512/rows.rs";
+const SOFTMAX: &str = "kernels/x86_64/avx512/softmax.rs";
+const HEADS: &str = "kernels/x86_64/avx512/heads.rs";
 
 /// The one instruction of a step.
 const ADD_PRODUCTS: &str = r#"core::arch::asm!(
@@ -172,5 +175,378 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "of",
         "high bytes of weights are those of a shift by 7",
         &[("_mm512_srli_epi16::<8>(w)", "_mm512_srli_epi16::<7>(w)")],
+    ),
+    m(
+        "quantize-tie",
+        ROWS,
+        "quantize_16s",
+        "tie: halves go towards zero",
+        &[(
+            "_mm512_set1_epi64(1 << 46)",
+            "_mm512_set1_epi64((1 << 46) - 1)",
+        )],
+    ),
+    m(
+        "quantize-odd",
+        ROWS,
+        "quantize_16s",
+        "codes of odd values are those of even ones",
+        &[("_mm512_mul_epu32(odd(a), r)", "_mm512_mul_epu32(a, r)")],
+    ),
+    m(
+        "requantize-tie",
+        ROWS,
+        "requantize_16s",
+        "tie: halves go towards zero",
+        &[(
+            "_mm512_srli_epi32::<1>(_mm512_sllv_epi32(one, right))",
+            "_mm512_max_epi32(zero, _mm512_sub_epi32(_mm512_srli_epi32::<1>(_mm512_sllv_epi32(one, right)), one))",
+        )],
+    ),
+    m(
+        "requantize-left",
+        ROWS,
+        "requantize_16s",
+        "a shift to the left wraps instead of saturating",
+        &[(
+            "_mm512_mask_mov_epi32(_mm512_sllv_epi32(m, up), over, i31)",
+            "_mm512_sllv_epi32(m, up)",
+        )],
+    ),
+    m(
+        "requantize-tail",
+        ROWS,
+        "requantize_16s",
+        "tail: values after whole steps are left out",
+        &[("0..row.len()", "0..row.len() / STEP * STEP")],
+    ),
+    m(
+        "srdhm-tie",
+        ROWS,
+        "srdhm",
+        "tie: halves go towards minus infinity",
+        &[(
+            "_mm512_set1_epi64(1 << 30)",
+            "_mm512_set1_epi64((1 << 30) - 1)",
+        )],
+    ),
+    m(
+        "swiglu-tie",
+        ROWS,
+        "swiglu_16s",
+        "tie: halves go towards zero",
+        &[(
+            "_mm512_set1_epi64(1 << 23)",
+            "_mm512_set1_epi64((1 << 23) - 1)",
+        )],
+    ),
+    m(
+        "swiglu-far",
+        ROWS,
+        "swiglu_16s",
+        "correction: the sigmoid of a far gate is the table's last",
+        &[("_mm512_mask_mov_epi32(sigmoid, far, one)", "sigmoid")],
+    ),
+    m(
+        "butterflies-signs",
+        ROWS,
+        "strides_to_8",
+        "two differences of the stride 8 have the other sign",
+        &[(
+            "_mm512_mask_sub_epi32(_mm512_add_epi32(y, x), 0xFF00, y, x)",
+            "_mm512_mask_sub_epi32(_mm512_add_epi32(y, x), 0xFF00, x, y)",
+        )],
+    ),
+    m(
+        "butterflies-strides",
+        ROWS,
+        "two_strides",
+        "two outputs of four registers are swapped",
+        &[
+            ("_mm512_add_epi32(t, v)", "_mm512_sub_epi32(s, u)"),
+            ("_mm512_sub_epi32(s, u)", "_mm512_add_epi32(t, v)"),
+        ],
+    ),
+    m(
+        "butterflies-last",
+        ROWS,
+        "butterflies_16s",
+        "tail: a last single stride is left out",
+        &[("2 * half <= size", "false")],
+    ),
+    m(
+        "score-tie",
+        SOFTMAX,
+        "ScoreConstants::new",
+        "tie: halves go towards minus infinity",
+        &[("1 << (scale.rs - 1)", "(1i64 << (scale.rs - 1)) - 1")],
+    ),
+    m(
+        "score-product-tie",
+        SOFTMAX,
+        "scores",
+        "tie: halves of a negative product with a key's scale go towards zero",
+        &[("_mm512_set1_epi32(511)", "_mm512_set1_epi32(512)")],
+    ),
+    m(
+        "score-product-half",
+        SOFTMAX,
+        "scores",
+        "tie: halves of a product with a key's scale go towards zero",
+        &[("_mm512_set1_epi32(512)", "_mm512_set1_epi32(511)")],
+    ),
+    m(
+        "score-saturates",
+        SOFTMAX,
+        "log_scores",
+        "correction: a score beyond the limit wraps",
+        &[(
+            "scale.log_score(256 * 127 * 127, 32767) == LIMIT",
+            "scale.log_score(256 * 127 * 127, 32767) > LIMIT",
+        )],
+    ),
+    m(
+        "score-odd",
+        SOFTMAX,
+        "scores",
+        "scores of odd keys are those of even ones",
+        &[(
+            "_mm512_mul_epi32(odd(a), self.rm)",
+            "_mm512_mul_epi32(a, self.rm)",
+        )],
+    ),
+    m(
+        "score-tail",
+        SOFTMAX,
+        "log_scores_16s",
+        "tail: scores after the last key take part in the largest",
+        &[(
+            "_mm512_mask_max_epi32(top, mask, top, z)",
+            "_mm512_max_epi32(top, z)",
+        )],
+    ),
+    m(
+        "exp2-tie",
+        SOFTMAX,
+        "weights",
+        "no rounding of the exponential's shift",
+        &[(
+            "_mm512_mask_avg_epu16(e, some, shifted, _mm512_setzero_si512())",
+            "_mm512_srlv_epi16(e, n)",
+        )],
+    ),
+    m(
+        "exp2-first",
+        SOFTMAX,
+        "weights",
+        "correction: a distance below 256 is rounded too",
+        &[(
+            "_mm512_mask_avg_epu16(e, some, shifted, _mm512_setzero_si512())",
+            "_mm512_avg_epu16(shifted, _mm512_setzero_si512())",
+        )],
+    ),
+    m(
+        "exp2-quarters",
+        SOFTMAX,
+        "weights",
+        "the second and the third quarter of the table are swapped",
+        &[
+            (
+                "_mm512_mask_blend_epi16(bit_6, e0, e1)",
+                "_mm512_mask_blend_epi16(bit_6, e0, e2)",
+            ),
+            (
+                "_mm512_mask_blend_epi16(bit_6, e2, e3)",
+                "_mm512_mask_blend_epi16(bit_6, e1, e3)",
+            ),
+        ],
+    ),
+    m(
+        "exp2-wraps",
+        SOFTMAX,
+        "weights",
+        "distances are taken modulo 2^16",
+        &[(
+            "_mm512_packus_epi32(a, b)",
+            "_mm512_packus_epi32(_mm512_and_si512(a, _mm512_set1_epi32(0xFFFF)), _mm512_and_si512(b, _mm512_set1_epi32(0xFFFF)))",
+        )],
+    ),
+    m(
+        "exp2-order",
+        SOFTMAX,
+        "Exponential::new",
+        "weights are in the order of packed quarters",
+        &[(
+            "_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7)",
+            "_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7)",
+        )],
+    ),
+    m(
+        "den-tail",
+        SOFTMAX,
+        "raw_weights_32s",
+        "tail: lanes after the last key count in the sum of weights",
+        &[("z.len().next_multiple_of(KEYS)", "z.len()")],
+    ),
+    m(
+        "largest-weight",
+        SOFTMAX,
+        "raw_weights_32s",
+        "the shift of the weights is that of even keys",
+        &[("(seen | seen >> 16) & 0xFFFF", "seen & 0xFFFF")],
+    ),
+    m(
+        "narrow-weights-tie",
+        SOFTMAX,
+        "narrow_weights_32s",
+        "tie: halves go towards zero",
+        &[(
+            "_mm512_mask_avg_epu16(x, rounded, x, _mm512_setzero_si512())",
+            "_mm512_srlv_epi16(x, _mm512_set1_epi16(c.min(1) as i16))",
+        )],
+    ),
+    m(
+        "narrow-weights-none",
+        SOFTMAX,
+        "narrow_weights_32s",
+        "correction: products that need no shift are halved",
+        &[("if c > 0 { u32::MAX } else { 0 }", "u32::MAX")],
+    ),
+    m(
+        "narrow-weights-tail",
+        SOFTMAX,
+        "narrow_weights_32s",
+        "tail: keys after whole steps are left out",
+        &[("whole < w.len()", "false")],
+    ),
+    m(
+        "head-norm-sum",
+        HEADS,
+        "head_unit",
+        "squares of odd channels are those of even ones",
+        &[("_mm512_mul_epu32(b, b)", "_mm512_mul_epu32(a, a)")],
+    ),
+    m(
+        "head-norm-half",
+        HEADS,
+        "normalize",
+        "the gain's product is not rounded",
+        &[("_mm512_set1_epi64(1 << 44)", "_mm512_set1_epi64(0)")],
+    ),
+    m(
+        "head-norm-sign",
+        HEADS,
+        "normalize",
+        "correction: the signs of gains are left out",
+        &[("_mm512_xor_si512(*x, gain)", "*x")],
+    ),
+    m(
+        "head-norm-odd",
+        HEADS,
+        "normalize",
+        "gains of odd channels are those of even ones",
+        &[("(odd(v), odd(g))", "(odd(v), g)")],
+    ),
+    m(
+        "rope-tie",
+        HEADS,
+        "turned_16",
+        "tie: halves of negative sums go towards zero",
+        &[(
+            "_mm512_mask_sub_epi32(v, negative, v, _mm512_set1_epi32(1))",
+            "v",
+        )],
+    ),
+    m(
+        "rope-saturates",
+        HEADS,
+        "turned_16",
+        "correction: a turned value above int16 stays",
+        &[("_mm512_min_epi32(v, _mm512_set1_epi32(I16))", "v")],
+    ),
+    m(
+        "rope-wide-tie",
+        HEADS,
+        "rounded",
+        "tie: halves of negative sums go towards zero, without gains",
+        &[(
+            "_mm512_add_epi64(_mm512_add_epi64(v, half), _mm512_srai_epi64::<63>(v))",
+            "_mm512_add_epi64(v, half)",
+        )],
+    ),
+    m(
+        "rope-wide-odd",
+        HEADS,
+        "turn",
+        "angles of odd channels are those of even ones, without gains",
+        &[(
+            "_mm512_mul_epi32(x[1], c[1])",
+            "_mm512_mul_epi32(x[1], c[0])",
+        )],
+    ),
+    m(
+        "rotation-last",
+        HEADS,
+        "walsh_hadamard",
+        "the last stride of 128 channels is left out",
+        &[("N == 8", "N == 16")],
+    ),
+    m(
+        "rotation-tie",
+        HEADS,
+        "quantize",
+        "tie: halves after the rotation go towards zero",
+        &[(
+            "((1u32 << shift) >> 1) as i32",
+            "(((1u32 << shift) >> 1) as i32 - 1)",
+        )],
+    ),
+    m(
+        "rotation-saturates",
+        HEADS,
+        "quantize",
+        "correction: a rotated value above int16 stays",
+        &[("_mm512_min_epu32(a, limit)", "a")],
+    ),
+    m(
+        "codes-tie",
+        HEADS,
+        "quantize",
+        "tie: halves of a code go towards zero",
+        &[(
+            "_mm512_set1_epi32(1 << (30 - left))",
+            "_mm512_set1_epi32((1 << (30 - left)) - 1)",
+        )],
+    ),
+    m(
+        "codes-low",
+        HEADS,
+        "quantize",
+        "the low half of the reciprocal is left out",
+        &[("_mm512_add_epi32(_mm512_mulhi_epu16(m, low), half)", "half")],
+    ),
+    m(
+        "codes-order",
+        HEADS,
+        "quantize",
+        "codes are in the order of packed quarters",
+        &[("_mm512_permutexvar_epi32(order, packed)", "packed")],
+    ),
+    m(
+        "codes-of-zeros",
+        HEADS,
+        "quantize",
+        "correction: a row of zeros divides by its largest magnitude",
+        &[("largest.max(1)", "largest")],
+    ),
+    m(
+        "heads-together",
+        HEADS,
+        "rotate_16s",
+        "tail: every run of heads takes the norms of its first",
+        &[(
+            "head_unit::<N>(head.as_ptr())",
+            "head_unit::<N>(row.as_ptr())",
+        )],
     ),
 ];

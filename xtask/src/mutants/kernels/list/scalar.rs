@@ -151,4 +151,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tie: halves go towards zero",
         &[("(1 << c) >> 1", "(((1 << c) >> 1) - 1).max(0)")],
     ),
+    m(
+        "rotate-heads-largest",
+        "kernels/heads.rs",
+        "rotate_heads",
+        "the largest magnitude is looked for after the first channel",
+        &[("(kernels.max_abs)(head)", "(kernels.max_abs)(&head[1..])")],
+    ),
+    m(
+        "rotate-heads-saturates",
+        "kernels/heads.rs",
+        "rotate_heads",
+        "correction: a rotated value above int16 stays",
+        &[(
+            "(kernels.round_shift)(head, rotation.shift, I16)",
+            "(kernels.round_shift)(head, rotation.shift, i32::MAX)",
+        )],
+    ),
+    m(
+        "rope-limit",
+        "ops/rotation.rs",
+        "rope_limit",
+        "correction: a turned value above int16 stays",
+        &[("self.gain.is_some()", "false")],
+    ),
 ];
