@@ -9,7 +9,7 @@ use sha3::{Digest, Keccak256};
 
 use crate::commitment::Commitment;
 use crate::config::Config;
-use crate::halt::{Error, Fault, Halt, StepError};
+use crate::halt::{Error, Fault, Halt, StepError, try_reserve};
 use crate::kernels::Kernels;
 use crate::model::Model;
 use crate::pool::Pool;
@@ -47,24 +47,20 @@ pub trait Engine: Send + Sync {
     /// the tokens of all together, so that the weights are read once for many of them.
     ///
     /// # Errors
-    /// [`StepError`], with every session as it was, except that a failing device may lose them. All tokens are checked
-    /// before anything changes.
+    /// [`StepError`], with every session as it was, except that a failing device may lose them, and that an engine
+    /// without a step of its own has fed the sessions before the one that failed. All tokens are checked before anything
+    /// changes.
     fn step(&self, feeds: &mut [Feed<'_>]) -> Result<(), StepError> {
         for (index, feed) in feeds.iter().enumerate() {
             check_tokens(self.config(), feed.session.position(), feed.tokens)
                 .map_err(|halt| StepError::Refused { index, halt })?;
         }
         for (index, feed) in feeds.iter_mut().enumerate() {
-            feed.session
-                .feed(feed.tokens)
-                .map_err(|error| match error {
-                    Error::Halt(halt) => StepError::Refused { index, halt },
-                    Error::Fault(fault) => fault.into(),
-                })?;
-            feed.next = if feed.greedy {
-                feed.session.greedy()
-            } else {
-                None
+            let failed = |error| StepError::of(index, error);
+            feed.session.feed(feed.tokens).map_err(failed)?;
+            feed.next = match feed.greedy {
+                true => feed.session.try_greedy().map_err(|e| failed(e.into()))?,
+                false => None,
             };
         }
         Ok(())
@@ -163,7 +159,7 @@ pub trait Session: Send {
         }
         for &token in rest {
             self.feed(&[token])?;
-            let id = self.greedy().ok_or_else(no_greedy_id)?;
+            let id = self.try_greedy()?.ok_or_else(no_greedy_id)?;
             if sink(self.position() - 1, id).is_break() {
                 break;
             }
@@ -177,7 +173,21 @@ pub trait Session: Send {
         None
     }
 
-    /// The `vocab` Q16 logits of the last fed position; `None` when the last call was not a feed that reached one.
+    /// Takes over what the engine has kept of `tokens`, which are fed next, in sessions that share it; returns for how many
+    /// of them, from the first on, this does what feeding does. Never for all: the last one is always left to feed.
+    ///
+    /// A caller that feeds a long text in pieces asks once with all of it. Where tokens were taken over, logits are gone
+    /// until the next feed. Engines that share nothing need not bring this.
+    ///
+    /// # Errors
+    /// As [`Session::feed`].
+    fn reuse(&mut self, tokens: &[u32]) -> Result<usize, Error> {
+        check_tokens(self.config(), self.position(), tokens)?;
+        Ok(0)
+    }
+
+    /// The `vocab` Q16 logits of the last fed position; `None` when the last call was not a feed that reached one, or when
+    /// this machine fails, of which [`Session::logits_probed`] tells.
     fn logits(&mut self) -> Option<&[i32]>;
 
     /// As [`Session::logits`], computed again, with the values of the head's operations handed to `sink` (spec 7.10).
@@ -186,10 +196,24 @@ pub trait Session: Send {
     /// When the machine lacks the memory or the device fails.
     fn logits_probed(&mut self, sink: ProbeSink<'_>) -> Result<Option<&[i32]>, Fault>;
 
-    /// The accepted id with the largest logit of the last fed position, the lowest of equals.
+    /// The accepted id with the largest logit of the last fed position, the lowest of equals; `None` as from
+    /// [`Session::logits`], where [`Session::try_greedy`] tells of a failure.
     fn greedy(&mut self) -> Option<u32> {
         let accepted = self.config().accepted_ids();
         self.logits().map(|logits| argmax(&logits[..accepted]))
+    }
+
+    /// As [`Session::greedy`], where `None` means that there are no logits.
+    ///
+    /// # Errors
+    /// When the machine lacks the memory or the device fails.
+    fn try_greedy(&mut self) -> Result<Option<u32>, Fault> {
+        if let Some(id) = self.greedy() {
+            return Ok(Some(id));
+        }
+        let accepted = self.config().accepted_ids();
+        let logits = self.logits_probed(&mut |_| {})?;
+        Ok(logits.map(|logits| argmax(&logits[..accepted])))
     }
 
     /// Forgets the tokens from `len` on; a no-op when there are none. Logits are gone until the next feed.
@@ -280,7 +304,7 @@ pub enum Finish {
     Stop,
     /// Prompt and output fill the context.
     Context,
-    /// The caller's `on_token` broke off.
+    /// The caller's `on_token` broke off, or the request left its [`Batch`].
     Interrupted,
 }
 
@@ -382,11 +406,12 @@ pub fn continue_greedy(
             finish: Finish::Length,
         });
     }
+    try_reserve(&mut ids, max_new.min(max_context - prompt_len), "an answer")?;
     let finish = loop {
         if prompt_len + ids.len() == max_context {
             break Finish::Context;
         }
-        let id = session.greedy().expect("a fed session has logits");
+        let id = session.try_greedy()?.expect("a fed session has logits");
         ids.push(id);
         let flow = on_token(id);
         if session.config().stop_ids().contains(&id) {

@@ -53,7 +53,7 @@ pub enum Error {
     Fault(#[from] Fault),
 }
 
-/// A step of several sessions that was not taken: every session is as it was.
+/// A step of several sessions that was not taken.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StepError {
     /// The tokens of one feed are refused, on every machine.
@@ -71,8 +71,34 @@ pub enum StepError {
         index: usize,
     },
     /// This machine failed.
-    #[error(transparent)]
-    Fault(#[from] Fault),
+    #[error("{}{fault}", index.map_or_else(String::new, |index| format!("feed {index}: ")))]
+    Fault {
+        /// Index of the feed without which the step may succeed; `None` when the trouble is that of all.
+        index: Option<usize>,
+        /// What failed.
+        fault: Fault,
+    },
+}
+
+impl StepError {
+    /// The failure of one feed.
+    #[must_use]
+    pub fn of(index: usize, error: Error) -> Self {
+        match error {
+            Error::Halt(halt) => Self::Refused { index, halt },
+            Error::Fault(fault) => Self::Fault {
+                index: Some(index),
+                fault,
+            },
+        }
+    }
+}
+
+impl From<Fault> for StepError {
+    /// The trouble of all feeds.
+    fn from(fault: Fault) -> Self {
+        Self::Fault { index: None, fault }
+    }
 }
 
 /// Grows `v` to `len` elements with copies of `value`, or reports that the allocator refused.
@@ -91,8 +117,38 @@ pub(crate) fn try_resize<T: Clone>(
 pub(crate) fn try_reserve<T>(v: &mut Vec<T>, len: usize, what: &'static str) -> Result<(), Fault> {
     if len > v.capacity() {
         let bytes = len.saturating_mul(size_of::<T>());
+        #[cfg(test)]
+        if lack::strikes() {
+            return Err(Fault::OutOfMemory { bytes, what });
+        }
         v.try_reserve_exact(len - v.len())
             .map_err(|_| Fault::OutOfMemory { bytes, what })?;
     }
     Ok(())
+}
+
+/// A lack of memory that tests ask for.
+#[cfg(test)]
+pub(crate) mod lack {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Reservations that this thread still gets before one that it does not get.
+        static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+
+    /// Runs `f`, in which this thread gets the first `n` reservations of memory, not the next one, and all later ones;
+    /// also tells whether there was a next one.
+    pub(crate) fn after<R>(n: usize, f: impl FnOnce() -> R) -> (R, bool) {
+        LEFT.set(Some(n));
+        let result = f();
+        (result, LEFT.take().is_none())
+    }
+
+    /// Whether this reservation is the one.
+    pub(crate) fn strikes() -> bool {
+        let left = LEFT.get();
+        LEFT.set(left.and_then(|n| n.checked_sub(1)));
+        left == Some(0)
+    }
 }

@@ -38,6 +38,10 @@
 
 #![deny(unsafe_code, clippy::float_arithmetic)]
 
+// The tests' small model is that of the tests outside the crate.
+#[cfg(test)]
+extern crate self as int_engine;
+
 pub mod blob;
 pub mod buffer;
 pub mod commitment;
@@ -47,6 +51,8 @@ mod fill;
 pub mod halt;
 mod keccak;
 pub mod kernels;
+#[cfg(test)]
+mod lack;
 pub mod model;
 pub mod ops;
 mod pool;

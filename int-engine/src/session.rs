@@ -350,6 +350,24 @@ impl Session for CpuSession {
         })
     }
 
+    fn reuse(&mut self, tokens: &[u32]) -> Result<usize, Error> {
+        check_tokens(self.config(), self.position, tokens)?;
+        let Some(prefix) = &self.prefix else {
+            return Ok(0);
+        };
+        let end = self.position + tokens.len();
+        try_reserve(&mut self.held, end, "the tokens of a session")?;
+        let reusable = &tokens[..tokens.len().saturating_sub(1)];
+        let Some(pages) = prefix.find(&self.held, reusable)? else {
+            return Ok(0);
+        };
+        let reused = pages.len() * PAGE - self.position;
+        let cache = Some(self.cache.sharing(pages));
+        self.commit(Prepared { cache, reused }, tokens);
+        (self.last, self.next) = (Last::None, None);
+        Ok(reused)
+    }
+
     fn logits(&mut self) -> Option<&[i32]> {
         if self.last == Last::None {
             return None;
@@ -370,18 +388,22 @@ impl Session for CpuSession {
     }
 
     fn greedy(&mut self) -> Option<u32> {
+        self.try_greedy().ok().flatten()
+    }
+
+    fn try_greedy(&mut self) -> Result<Option<u32>, Fault> {
         self.next = match (self.last, self.next) {
             (Last::None, _) => None,
             (_, Some(id)) => Some(id),
             (Last::Logits, None) => Some(argmax(&self.logits[..self.config().accepted_ids()])),
             (Last::Residual, None) => self.with_pass(|this, pass| {
-                pass.head.reserve_greedy(&this.plan, 1).ok()?;
+                pass.head.reserve_greedy(&this.plan, 1)?;
                 pass.head
                     .push::<false>(&this.plan, this.position - 1, &this.residual);
-                Some(pass.head.greedy(&this.plan)[0])
-            }),
+                Ok(Some(pass.head.greedy(&this.plan)[0]))
+            })?,
         };
-        self.next
+        Ok(self.next)
     }
 
     fn truncate(&mut self, len: usize) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub struct RequestId(u64);
 
 /// What a step did for a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The request.
     pub request: RequestId,
@@ -18,22 +18,31 @@ pub struct Report {
     pub id: Option<u32>,
     /// Why there are no more, with which the request has left the batch.
     pub finish: Option<Finish>,
+    /// What failed for this request alone; it has left with [`Finish::Interrupted`], and may join again.
+    pub fault: Option<Fault>,
 }
 
 /// Requests that are answered together.
 ///
 /// The answer of each is that of [`super::generate`] with its prompt and `max_new`, whatever the others are and
-/// whenever they join or leave.
+/// whenever they join or leave. A prompt that begins like one the engine keeps ([`Session::reuse`]) is computed from
+/// where they differ.
 pub struct Batch {
     engine: Arc<dyn Engine>,
     budget: usize,
     /// In the order in which they joined.
     requests: Vec<Request>,
-    /// Requests whose answer is empty.
-    done: Vec<Report>,
+    /// Requests that have left, for the next step to report.
+    done: Vec<Done>,
     joined: u64,
     /// The first of the requests that are generating to be served next.
     turn: usize,
+}
+
+struct Done {
+    report: Report,
+    /// The answer so far.
+    ids: Vec<u32>,
 }
 
 struct Request {
@@ -54,6 +63,14 @@ impl Request {
     /// Whether it waits for no more than its last id to be fed.
     fn generates(&self) -> bool {
         self.pending() <= 1
+    }
+
+    /// Before the first token of a prompt is computed: takes over what the engine has kept of it. What fails here is
+    /// computed.
+    fn reuse(&mut self) {
+        if self.session.position() == 0 {
+            let _ = self.session.reuse(&self.tokens);
+        }
     }
 
     /// Takes the next id of the answer; why it is the last one, when it is.
@@ -118,10 +135,14 @@ impl Batch {
             None
         };
         if empty.is_some() {
-            self.done.push(Report {
-                request: id,
-                id: None,
-                finish: empty,
+            self.done.push(Done {
+                report: Report {
+                    request: id,
+                    id: None,
+                    finish: empty,
+                    fault: None,
+                },
+                ids: Vec::new(),
             });
         } else {
             let mut tokens = Vec::new();
@@ -142,12 +163,9 @@ impl Batch {
 
     /// Takes a request out; what was generated for it, or `None` when it has left already.
     pub fn leave(&mut self, request: RequestId) -> Option<Generation> {
-        if let Some(i) = self.done.iter().position(|d| d.request == request) {
-            let report = self.done.remove(i);
-            return report.finish.map(|finish| Generation {
-                ids: Vec::new(),
-                finish,
-            });
+        if let Some(i) = self.done.iter().position(|d| d.report.request == request) {
+            let Done { report, ids } = self.done.remove(i);
+            return report.finish.map(|finish| Generation { ids, finish });
         }
         let i = self.requests.iter().position(|r| r.id == request)?;
         let request = self.remove(i);
@@ -160,13 +178,64 @@ impl Batch {
     /// Computes the next tokens of the requests and reports what came of it, in the order in which they joined; nothing
     /// for requests whose prompts are still under way, or that had to wait for the budget.
     ///
+    /// A request that this machine fails, for which it has no memory say, leaves with [`Report::fault`], and the step is
+    /// that of the others.
+    ///
     /// # Errors
-    /// A [`Fault`]. No id is lost: a later step goes on.
+    /// A [`Fault`] that is no single request's. No id is lost: a later step goes on.
     pub fn step(&mut self) -> Result<Vec<Report>, Fault> {
-        let mut reports = Vec::new();
-        let shares = self.shares();
+        let mut turn = self.turn;
+        let found = loop {
+            let shares = self.shares();
+            match self.compute(&shares) {
+                Ok(found) => break found,
+                Err((index, fault)) => {
+                    self.turn = turn;
+                    let Some(i) = index else {
+                        return Err(fault);
+                    };
+                    self.fail(i, fault);
+                    turn = self.turn;
+                }
+            }
+        };
+        let (mut reports, mut silent) = (Vec::new(), Vec::new());
+        for (i, next) in found {
+            let request = &mut self.requests[i];
+            match next {
+                Some(id) => reports.push(Report {
+                    request: request.id,
+                    id: Some(id),
+                    finish: request.push(id),
+                    fault: None,
+                }),
+                None => silent.push(request.id),
+            }
+        }
+        for report in reports.iter().filter(|r| r.finish.is_some()) {
+            if let Some(i) = self.requests.iter().position(|r| r.id == report.request) {
+                self.remove(i);
+            }
+        }
+        for id in silent {
+            if let Some(i) = self.requests.iter().position(|r| r.id == id) {
+                self.fail(i, super::no_greedy_id());
+            }
+        }
+        reports.extend(self.done.drain(..).map(|done| done.report));
+        reports.sort_by_key(|report| report.request);
+        Ok(reports)
+    }
+
+    /// Feeds the requests their shares; the next id of each that has one now, or a fault and the index of the request whose
+    /// it is.
+    #[allow(clippy::type_complexity)]
+    fn compute(
+        &mut self,
+        shares: &[Option<usize>],
+    ) -> Result<Vec<(usize, Option<u32>)>, (Option<usize>, Fault)> {
         let (mut feeds, mut fed) = (Vec::new(), Vec::new());
-        for (i, (request, share)) in self.requests.iter_mut().zip(&shares).enumerate() {
+        for (i, (request, share)) in self.requests.iter_mut().zip(shares).enumerate() {
             let Some(share) = *share else { continue };
             let start = request.session.position();
             let pending = &request.tokens[start..];
@@ -178,37 +247,36 @@ impl Batch {
                 next: None,
             });
         }
-        if !feeds.is_empty() {
-            self.engine.step(&mut feeds).map_err(|error| match error {
-                StepError::Fault(fault) => fault,
+        if feeds.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.engine.step(&mut feeds).map_err(|error| {
+            let what = error.to_string();
+            let (index, fault) = match error {
+                StepError::Fault { index, fault } => (index, fault),
                 // The tokens were checked when their request joined, or are the engine's own.
-                other => Fault::Device(other.to_string()),
-            })?;
-        }
-        let next: Vec<_> = feeds.iter().map(|feed| (feed.greedy, feed.next)).collect();
-        let mut silent = false;
-        for (i, (greedy, next)) in fed.into_iter().zip(next) {
-            silent |= greedy && next.is_none();
-            if let Some(id) = next {
-                let request = &mut self.requests[i];
-                reports.push(Report {
-                    request: request.id,
-                    id: Some(id),
-                    finish: request.push(id),
-                });
-            }
-        }
-        for report in reports.iter().filter(|r| r.finish.is_some()) {
-            if let Some(i) = self.requests.iter().position(|r| r.id == report.request) {
-                self.remove(i);
-            }
-        }
-        reports.append(&mut self.done);
-        reports.sort_by_key(|report| report.request);
-        if silent && reports.is_empty() {
-            return Err(super::no_greedy_id());
-        }
-        Ok(reports)
+                StepError::Refused { index, .. } | StepError::Foreign { index } => {
+                    (Some(index), Fault::Device(what))
+                }
+            };
+            (index.and_then(|index| fed.get(index).copied()), fault)
+        })?;
+        let feeds = fed.into_iter().zip(feeds);
+        let found = feeds.filter(|(_, feed)| feed.greedy);
+        Ok(found.map(|(i, feed)| (i, feed.next)).collect())
+    }
+
+    /// Takes out the request at `index` for a fault.
+    fn fail(&mut self, index: usize, fault: Fault) {
+        let request = self.remove(index);
+        let report = Report {
+            request: request.id,
+            id: None,
+            finish: Some(Finish::Interrupted),
+            fault: Some(fault),
+        };
+        let ids = request.tokens[request.prompt..].to_vec();
+        self.done.push(Done { report, ids });
     }
 
     /// How many tokens each request may compute now, none for those that wait.
@@ -233,8 +301,9 @@ impl Batch {
         } else {
             0
         };
-        for (share, request) in shares.iter_mut().zip(&self.requests) {
-            if !request.generates() && left > 0 {
+        for (share, request) in shares.iter_mut().zip(&mut self.requests) {
+            if share.is_none() && !request.generates() && left > 0 {
+                request.reuse();
                 let most = request.pending().min(left);
                 left -= most;
                 *share = Some(most);

@@ -1,7 +1,7 @@
 //! Greedy generation with drafts: several ids of the answer in one pass over the weights where a draft is right.
 
 use super::{Drafter, Finish, Generation, Session, begin, no_greedy_id};
-use crate::halt::{Error, Halt};
+use crate::halt::{Error, Halt, try_reserve};
 use std::ops::ControlFlow;
 
 /// As [`super::generate`], with the same answer, drafting from the prompt and the answer.
@@ -74,7 +74,8 @@ pub fn continue_speculative(
             None
         }
     };
-    let mut last = session.greedy().expect("a fed session has logits");
+    try_reserve(&mut ids, max_new.min(room), "an answer")?;
+    let mut last = session.try_greedy()?.expect("a fed session has logits");
     let mut finish = take(&mut ids, last);
     drafter.extend(&[last]);
     let mut tokens = Vec::new();

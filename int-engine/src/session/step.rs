@@ -4,7 +4,7 @@ use super::pass::{PASS_TOKENS, Pass, Run};
 use super::plan::Plan;
 use super::{CpuSession, GREEDY_TOKENS, Last};
 use crate::engine::{Feed, check_tokens};
-use crate::halt::{Fault, StepError};
+use crate::halt::StepError;
 use std::sync::Arc;
 
 /// A feed whose session is one of the engine's.
@@ -44,26 +44,52 @@ pub(crate) fn step(plan: &Arc<Plan>, feeds: &mut [Feed<'_>]) -> Result<(), StepE
         search(plan, &mut pass, &mut members);
     }
     plan.give_back(pass);
-    Ok(result?)
+    result
 }
 
 /// Makes all room, then lets every session take the shared pages that it can begin with.
-fn admit(plan: &Plan, pass: &mut Pass, members: &mut [Member<'_>]) -> Result<(), Fault> {
-    let (mut prepared, mut tokens, mut keys) = (Vec::new(), 0, 0);
-    for m in &mut *members {
+fn admit(plan: &Plan, pass: &mut Pass, members: &mut [Member<'_>]) -> Result<(), StepError> {
+    let (mut prepared, mut tokens) = (Vec::new(), 0);
+    for (index, m) in members.iter_mut().enumerate() {
         let reusable = m.tokens.len().saturating_sub(1);
-        let own = m.session.prepare(m.tokens, reusable)?;
+        let own = m.session.prepare(m.tokens, reusable);
+        let own = own.map_err(|fault| StepError::of(index, fault.into()))?;
         tokens += m.tokens.len() - own.reused;
-        keys = keys.max(m.session.position + m.tokens.len());
         prepared.push(own);
     }
-    pass.reserve(plan, tokens.min(PASS_TOKENS), keys)?;
+    reserve(plan, pass, tokens.min(PASS_TOKENS), members)?;
     let greedy = members.iter().filter(|m| m.greedy).count();
     pass.head.reserve_greedy(plan, greedy.min(GREEDY_TOKENS))?;
     for (m, own) in members.iter_mut().zip(prepared) {
         m.tokens = m.session.commit(own, m.tokens);
     }
     Ok(())
+}
+
+/// Makes room in the pass. Where there is too little, it is the fault of the first feed, in the order of the keys that
+/// they see, that sees too many, unless already the fewest are too many.
+fn reserve(
+    plan: &Plan,
+    pass: &mut Pass,
+    tokens: usize,
+    members: &[Member<'_>],
+) -> Result<(), StepError> {
+    let keys = |m: &Member<'_>| m.session.position + m.tokens.len();
+    let most = members.iter().map(keys).max().unwrap_or(0);
+    let Err(fault) = pass.reserve(plan, tokens, most) else {
+        return Ok(());
+    };
+    let mut order: Vec<_> = members.iter().map(keys).enumerate().collect();
+    order.sort_by_key(|&(_, keys)| keys);
+    let fewest = order.first().map_or(0, |&(_, keys)| keys);
+    let mut index = None;
+    for (i, keys) in order {
+        if pass.reserve(plan, tokens, keys).is_err() {
+            index = (keys > fewest).then_some(i);
+            break;
+        }
+    }
+    Err(StepError::Fault { index, fault })
 }
 
 /// Computes the tokens of all, in passes that are as full as they can be.

@@ -21,7 +21,7 @@ impl Engine for PlainEngine {
         "plain"
     }
     fn session(&self) -> Result<Box<dyn Session>, Fault> {
-        Ok(Box::new(Plain(self.0.session()?)))
+        Ok(Box::new(Plain::new(self.0.session()?)))
     }
 }
 
@@ -123,7 +123,7 @@ fn a_step_that_is_refused_changes_nothing() {
     assert_eq!(run([&[3], &[3], &[500; 5]], None), Err(refused));
     let refused = Err(StepError::Foreign { index: 2 });
     assert_eq!(run([&[3], &[3], &[3]], Some(&mut *foreign)), refused);
-    let mut plain = Plain(one.session().unwrap());
+    let mut plain = Plain::new(one.session().unwrap());
     assert_eq!(run([&[3], &[3], &[3]], Some(&mut plain)), refused);
     for session in sessions.iter_mut().chain([&mut foreign]) {
         assert_eq!((session.position(), digest(&mut **session)), (2, before));

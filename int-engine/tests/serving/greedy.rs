@@ -6,35 +6,71 @@ use int_engine::halt::{Error, Fault, Halt};
 use int_engine::probe::ProbeSink;
 
 /// A session with nothing but what an engine must bring, over one of the CPU.
-pub(crate) struct Plain(pub(crate) Box<dyn Session>);
+pub(crate) struct Plain {
+    session: Box<dyn Session>,
+    fails: Option<Fails>,
+}
+
+/// A device that fails for a session: from this position on.
+#[derive(Clone, Copy)]
+pub(crate) enum Fails {
+    Feed(usize),
+    Logits(usize),
+}
+
+impl Plain {
+    pub(crate) fn new(session: Box<dyn Session>) -> Self {
+        Self::failing(session, None)
+    }
+
+    pub(crate) fn failing(session: Box<dyn Session>, fails: Option<Fails>) -> Self {
+        Self { session, fails }
+    }
+
+    /// What fails at position `at`, of feeds or of logits.
+    fn check(&self, fails: fn(usize) -> Fails, at: usize) -> Result<(), Fault> {
+        match (self.fails, fails(at)) {
+            (Some(Fails::Feed(from)), Fails::Feed(at))
+            | (Some(Fails::Logits(from)), Fails::Logits(at))
+                if at >= from =>
+            {
+                Err(Fault::Device(format!("fails at {from}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
 
 impl Session for Plain {
     fn config(&self) -> &Config {
-        self.0.config()
+        self.session.config()
     }
     fn position(&self) -> usize {
-        self.0.position()
+        self.session.position()
     }
     fn feed(&mut self, tokens: &[u32]) -> Result<(), Error> {
-        self.0.feed(tokens)
+        self.check(Fails::Feed, self.position() + tokens.len())?;
+        self.session.feed(tokens)
     }
     fn feed_traced(&mut self, tokens: &[u32], sink: TraceSink<'_>) -> Result<(), Error> {
-        self.0.feed_traced(tokens, sink)
+        self.session.feed_traced(tokens, sink)
     }
     fn feed_probed(&mut self, tokens: &[u32], sink: ProbeSink<'_>) -> Result<(), Error> {
-        self.0.feed_probed(tokens, sink)
+        self.session.feed_probed(tokens, sink)
     }
     fn feed_all_logits(&mut self, tokens: &[u32], sink: LogitsSink<'_>) -> Result<(), Error> {
-        self.0.feed_all_logits(tokens, sink)
+        self.session.feed_all_logits(tokens, sink)
     }
     fn logits(&mut self) -> Option<&[i32]> {
-        self.0.logits()
+        self.check(Fails::Logits, self.position()).ok()?;
+        self.session.logits()
     }
     fn logits_probed(&mut self, sink: ProbeSink<'_>) -> Result<Option<&[i32]>, Fault> {
-        self.0.logits_probed(sink)
+        self.check(Fails::Logits, self.position())?;
+        self.session.logits_probed(sink)
     }
     fn truncate(&mut self, len: usize) {
-        self.0.truncate(len);
+        self.session.truncate(len);
     }
 }
 
@@ -87,7 +123,7 @@ fn greedy_ids_and_breaking_off() {
         }
     }
     let engine = engine(&model, Kernels::detect(), 2);
-    let mut session = Plain(engine.session().unwrap());
+    let mut session = Plain::new(engine.session().unwrap());
     for (held, from, until) in [(0, 0, 3), (0, 100, 99), (70, 10, 81), (70, 160, 0)] {
         check(&mut session, &tokens, (held, from, until), &want);
     }
@@ -100,7 +136,7 @@ fn hostile_feeds() {
         ..dims()
     });
     let engine = engine(&model, Kernels::detect(), 2);
-    let plain: Box<dyn Session> = Box::new(Plain(engine.session().unwrap()));
+    let plain: Box<dyn Session> = Box::new(Plain::new(engine.session().unwrap()));
     for mut session in [engine.session().unwrap(), plain] {
         let never: GreedySink<'_> = &mut |_, _| panic!("no id is asked for");
         for from in [0, 9] {

@@ -1,7 +1,8 @@
 //! Shared prefixes: sessions with and without them cannot be told apart.
 
 use super::*;
-use int_engine::engine::{Feed, PrefixStats, Verdict, verify};
+use int_engine::engine::{Batch, Feed, PrefixStats, Verdict, verify};
+use int_engine::halt::{Error, Halt};
 
 /// Bytes of a page of the model, its key included.
 fn page(model: &Arc<Model>) -> usize {
@@ -172,6 +173,98 @@ fn the_bound_holds_and_the_least_used_goes() {
     // Row 1 lost two pages for the three of row 2: those at its end.
     assert_eq!([0, 2].map(|i| feed(&rows[i])), [192, 192]);
     assert_eq!(feed(&rows[1]), 64);
+}
+
+#[test]
+fn a_prompt_that_is_fed_in_pieces_is_reused_whole() {
+    let model = model(dims());
+    let prompt = tokens(200, 2);
+    let other = [&prompt[..150], &tokens(50, 3)[..]].concat();
+    let (want, want_other) = (answer(&model, &prompt, 5), answer(&model, &other, 5));
+    for budget in [1, 8, 63, 500] {
+        let engine = engine(&model, Kernels::detect(), 1).with_prefix_cache(usize::MAX);
+        let engine = Arc::new(engine);
+        let budget = NonZeroUsize::new(budget).unwrap();
+        let mut batch = Batch::new(Arc::clone(&engine) as Arc<dyn Engine>, budget);
+        // The steps until all answers are there, and the positions that were not computed.
+        let mut run = |prompts: &[&[u32]], want: &[&Generation]| {
+            let before = stats(&engine).positions;
+            let ids: Vec<_> = prompts.iter().map(|p| batch.join(p, 5).unwrap()).collect();
+            let (mut answers, mut steps) = (vec![vec![]; ids.len()], 0);
+            while !batch.is_empty() {
+                steps += 1;
+                for report in batch.step().unwrap() {
+                    let i = ids.iter().position(|id| *id == report.request).unwrap();
+                    answers[i].extend(report.id);
+                }
+            }
+            let want: Vec<_> = want.iter().map(|g| g.ids.clone()).collect();
+            assert_eq!(answers, want);
+            (steps, stats(&engine).positions - before)
+        };
+        let whole = 200_usize.div_ceil(budget.get()) + 4;
+        assert_eq!(run(&[&prompt], &[&want]), (whole, 0));
+        let rest = 8_usize.div_ceil(budget.get()) + 4;
+        assert_eq!(run(&[&prompt], &[&want]), (rest, 192));
+        let rest = 72_usize.div_ceil(budget.get()) + 4;
+        assert_eq!(run(&[&other], &[&want_other]), (rest, 128));
+    }
+    // Two that join together: the second begins when the first has been computed.
+    let engine = Arc::new(engine(&model, Kernels::detect(), 1).with_prefix_cache(usize::MAX));
+    let budget = NonZeroUsize::new(8).unwrap();
+    let mut batch = Batch::new(Arc::clone(&engine) as Arc<dyn Engine>, budget);
+    for _ in 0..2 {
+        batch.join(&prompt, 5).unwrap();
+    }
+    let mut ids = vec![];
+    while !batch.is_empty() {
+        ids.extend(batch.step().unwrap().iter().filter_map(|report| report.id));
+    }
+    ids.sort_unstable();
+    let mut twice = want.ids.repeat(2);
+    twice.sort_unstable();
+    assert_eq!((ids, stats(&engine).positions), (twice, 192));
+}
+
+#[test]
+fn what_is_reused_need_not_be_fed() {
+    let model = model(dims());
+    let tokens = tokens(256, 2);
+    let (ids, want) = every(&model, &tokens);
+    let plain = engine(&model, Kernels::detect(), 1);
+    let engine = engine(&model, Kernels::detect(), 1).with_prefix_cache(usize::MAX);
+    let mut session = plain.session().unwrap();
+    assert_eq!(session.reuse(&tokens), Ok(0));
+    session = engine.session().unwrap();
+    assert_eq!(session.reuse(&tokens), Ok(0));
+    session.feed(&tokens).unwrap();
+    for (held, len, reused) in [(0, 256, 192), (0, 257, 256), (70, 129, 58), (100, 128, 0)] {
+        let mut session = engine.session().unwrap();
+        for id in &tokens[..held] {
+            session.feed(&[*id]).unwrap();
+        }
+        let next = [&tokens[held..], &[9]].concat();
+        assert_eq!(session.reuse(&next[..len - held]), Ok(reused));
+        let at = held + reused;
+        let logits = if reused == 0 {
+            held.checked_sub(1)
+        } else {
+            None
+        };
+        assert_eq!(
+            (session.position(), session.greedy()),
+            (at, logits.map(|i| ids[i]))
+        );
+        if at < 256 {
+            session.feed(&tokens[at..]).unwrap();
+            assert_eq!(digest(&mut *session), want[255]);
+        }
+    }
+    let refused = Halt::ContextExceeded { len: 301, max: 300 };
+    let mut session = engine.session().unwrap();
+    assert_eq!(session.reuse(&[1; 301]), Err(Error::Halt(refused)));
+    assert_eq!(session.reuse(&[]), Err(Error::Halt(Halt::EmptyPrompt)));
+    assert_eq!(session.position(), 0);
 }
 
 #[test]

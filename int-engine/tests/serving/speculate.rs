@@ -71,7 +71,7 @@ fn drafts_change_nothing() {
             ..dims()
         });
         let engine = engine(&model, Kernels::detect(), 2);
-        let mut plain = Plain(engine.session().unwrap());
+        let mut plain = Plain::new(engine.session().unwrap());
         let mut session = engine.session().unwrap();
         let mut fresh = engine.session().unwrap();
         for max_new in [0, 1, 2, 7, 40, 60] {

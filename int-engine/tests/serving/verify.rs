@@ -87,7 +87,7 @@ fn every_end_of_an_answer() {
             ..dims()
         });
         let engine = engine(&model, Kernels::detect(), 2);
-        let mut plain = Plain(engine.session().unwrap());
+        let mut plain = Plain::new(engine.session().unwrap());
         let mut session = engine.session().unwrap();
         for max_new in [0, 1, 5, 6, 20, usize::MAX] {
             // A free generation may take the whole context.
