@@ -1,9 +1,10 @@
 //! Every reservation of memory fails once: always a fault, never a panic, and nothing is lost.
 
 #[path = "../tests/small/mod.rs"]
-mod small;
+pub(crate) mod small;
 
-use self::small::{backends, dims, engine, model, tokens};
+use self::small::{backends, blob, dims, engine, model, tokens};
+use crate::blob::{LoadError, Loader};
 use crate::config::Dims;
 use crate::engine::{
     Batch, CpuEngine, Drafter, Engine, Feed, Finish, Generation, Session, continue_greedy,
@@ -254,4 +255,54 @@ fn batches() {
         });
     }
     assert!(left > 0 && common > 0, "{left} {common}");
+}
+
+#[test]
+fn loads() {
+    // Constants in more than one piece, and metadata.
+    let bytes = blob(Dims {
+        hidden: 12,
+        layers: 1,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 4,
+        intermediate: 20,
+        vocab: 20_000,
+        ..dims()
+    });
+    let len = bytes.len() as u64;
+    let push = |size: usize| {
+        let mut loader = Loader::new();
+        let pushed = bytes.chunks(size).try_for_each(|piece| loader.push(piece));
+        match pushed {
+            Ok(()) => loader.finish(),
+            Err(error) => {
+                assert_eq!(loader.push(&[0]), Err(error.clone()));
+                assert_eq!(loader.finish().unwrap_err(), error);
+                Err(error)
+            }
+        }
+    };
+    let load = || {
+        let one = NonZeroUsize::MIN;
+        Loader::new()
+            .chunks_at_a_time(one)
+            .load(&bytes[..], len, one, |_| {})
+    };
+    let want = push(bytes.len()).unwrap();
+    let ways: [&dyn Fn() -> Result<Model, LoadError>; 3] =
+        [&|| push(bytes.len()), &|| push(50_000), &load];
+    for way in ways {
+        each(|n| {
+            let (result, struck) = lack::after(n, way);
+            match result {
+                Ok(model) => assert!(!struck && model == want, "{n}"),
+                Err(error) => {
+                    let fault = matches!(error, LoadError::Fault(Fault::OutOfMemory { .. }));
+                    assert!(struck && fault, "{n} {error}");
+                }
+            }
+            struck
+        });
+    }
 }

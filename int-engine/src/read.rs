@@ -153,6 +153,7 @@ where
     R: Send,
     E: From<ReadError> + Send,
 {
+    let piece_len = (range.end - range.start).clamp(1, piece_len as u64) as usize;
     let pieces = (range.end - range.start).div_ceil(piece_len as u64);
     let runs = pieces.div_ceil(RUN);
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));

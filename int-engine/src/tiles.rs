@@ -71,7 +71,8 @@ impl Tiles {
     /// Bytes of memory of a matrix of so many rows, `usize::MAX` when there are not so many.
     pub(crate) fn size(rows: usize, cols: usize) -> usize {
         let padded = rows.checked_next_multiple_of(TILE).unwrap_or(usize::MAX);
-        padded.saturating_mul(cols.next_multiple_of(GROUP))
+        let width = cols.checked_next_multiple_of(GROUP).unwrap_or(usize::MAX);
+        padded.saturating_mul(width)
     }
 
     /// Appends rows of zeros up to `rows`, in a matrix that will have at most `total` of them; `magnitudes` gets as many
@@ -144,7 +145,7 @@ impl Tiles {
         View {
             rows: self.rows,
             cols: self.cols,
-            data: &self.data.bytes()[..padded * self.cols.next_multiple_of(GROUP)],
+            data: &self.data.bytes()[..Self::size(self.rows, self.cols)],
             sums: &self.sums[..padded],
         }
     }
@@ -153,12 +154,13 @@ impl Tiles {
 /// Values of consecutive keys, `[keys][width]`, in groups of four keys: `[keys / 4][width][4]`, filled up with zeros.
 ///
 /// # Panics
-/// When `width` is 0 or `values` is no whole number of rows.
+/// When `width` is 0 or `values` is no whole number of rows, or memory runs out.
 #[must_use]
 pub fn group_values(values: &[i8], width: usize) -> Vec<i8> {
     assert!(width > 0 && values.len() % width == 0, "whole rows");
     let keys = values.len() / width;
-    let mut out = vec![0; keys.next_multiple_of(GROUP) * width];
+    let len = keys.next_multiple_of(GROUP).checked_mul(width);
+    let mut out = vec![0; len.expect("memory for the groups")];
     for (s, row) in values.chunks_exact(width).enumerate() {
         for (i, &v) in row.iter().enumerate() {
             out[(s / GROUP * width + i) * GROUP + s % GROUP] = v;
@@ -184,12 +186,12 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn new(rows: usize, cols: usize, data: &'a [i8], sums: &'a [i32]) -> Self {
         assert!((1..=65536).contains(&cols), "1 <= cols <= 65536");
-        let padded = rows.next_multiple_of(TILE);
-        let bytes = padded * cols.next_multiple_of(GROUP);
+        // No slice is as long as the largest number, which stands for all sizes beyond it.
+        let padded = rows.checked_next_multiple_of(TILE).unwrap_or(usize::MAX);
         Self {
             rows,
             cols,
-            data: &data[..bytes],
+            data: &data[..Tiles::size(rows, cols)],
             sums: &sums[..padded],
         }
     }
@@ -272,6 +274,31 @@ mod tests {
                     assert_eq!(sum, row.iter().map(|&w| i32::from(w)).sum::<i32>());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn sizes_that_no_slice_has_are_refused() {
+        let (data, sums) = (vec![0; 4096], vec![0; 64]);
+        let most = usize::MAX;
+        for (rows, cols) in [
+            (most, 4),
+            (most - 14, 1),
+            (most / 16 + 1, 16),
+            (most / 65536 + 1, 65536),
+            (65, 4),
+            (64, 65),
+            (16, 0),
+            (0, 65537),
+            (0, most),
+        ] {
+            let view = std::panic::catch_unwind(|| View::new(rows, cols, &data, &sums).rows());
+            assert!(view.is_err(), "{rows} x {cols}");
+        }
+        assert_eq!(View::new(64, 64, &data, &sums).data().len(), 4096);
+        assert_eq!(Tiles::size(0, most), 0);
+        for (rows, cols) in [(most, 1), (1, most), (most / 2, 4), (most, most)] {
+            assert_eq!(Tiles::size(rows, cols), most);
         }
     }
 

@@ -74,7 +74,15 @@ fn load(bytes: &[u8], threads: usize, chunks: usize) -> Result<Model, LoadError>
 /// The one result of all ways.
 fn any(bytes: &[u8], what: &str) -> Result<Model, LoadError> {
     let expected = push(bytes, bytes.len().max(1));
-    for (threads, chunks) in [(1, 1), (2, 1), (3, 1), (5, 1), (2, 3), (2, 100)] {
+    for (threads, chunks) in [
+        (1, 1),
+        (2, 1),
+        (3, 1),
+        (5, 1),
+        (2, 3),
+        (2, 100),
+        (2, usize::MAX),
+    ] {
         let found = load(bytes, threads, chunks);
         // Not `assert_eq`: a model is too long to print.
         assert!(

@@ -5,12 +5,13 @@ use super::directory::Role;
 use super::{BlobError, Dtype, Entry, LoadError};
 use crate::buffer::{Arena, Pages, signed};
 use crate::fill::Filler;
-use crate::halt::Fault;
+use crate::halt::{Fault, try_reserve};
 use crate::pool::lock;
 use crate::tiles::{TILE, Tiles};
-use std::collections::TryReserveError;
 use std::sync::Mutex;
 
+/// What the memory is for.
+const WHAT: &str = "a tensor of the model";
 /// Elements that the first allocation of a tensor may hold before any more have arrived.
 const FIRST: usize = 4096;
 /// Bytes of weights, about, that one thread fills while others wait for them.
@@ -38,7 +39,7 @@ pub(super) struct Weights {
 fn no_memory(entry: &Entry) -> Fault {
     Fault::OutOfMemory {
         bytes: usize::try_from(entry.length).unwrap_or(usize::MAX),
-        what: "a tensor of the model",
+        what: WHAT,
     }
 }
 
@@ -74,7 +75,7 @@ impl Column {
             let mut column = Self::new(entry, pages)?;
             if let Self::Weights(w) = &mut column {
                 let (rows, cols) = (w.total_rows, w.tiles.cols());
-                let data = arena.buffer(Tiles::size(rows, cols), "a tensor of the model")?;
+                let data = arena.buffer(Tiles::size(rows, cols), WHAT)?;
                 w.tiles = Tiles::within(cols, data);
                 w.tiles.grow(rows, rows, &mut w.magnitudes)?;
             }
@@ -93,7 +94,6 @@ impl Column {
             Self::Int32(v) => extend(v, total, bytes, i32::from_le_bytes),
             Self::Uint64(v) => extend(v, total, bytes, u64::from_le_bytes),
         }
-        .map_err(|_| no_memory(entry))
     }
 }
 
@@ -173,11 +173,11 @@ fn extend<T, const N: usize>(
     total: usize,
     bytes: &[u8],
     decode: impl Fn([u8; N]) -> T,
-) -> Result<(), TryReserveError> {
+) -> Result<(), Fault> {
     let needed = v.len() + bytes.len() / N;
     if needed > v.capacity() {
         let capacity = needed.max(2 * v.len()).max(FIRST).min(total).max(needed);
-        v.try_reserve_exact(capacity - v.len())?;
+        try_reserve(v, capacity, WHAT)?;
     }
     v.extend(
         bytes

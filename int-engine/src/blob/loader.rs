@@ -5,6 +5,7 @@ use super::tensors::Tensors;
 use super::{BlobError, Entry, Header, LoadError, RECORD_LEN, Record};
 use crate::buffer::Pages;
 use crate::commitment::{CHUNK, Commitment, FIRST_CHUNK, Hasher};
+use crate::halt::{Fault, try_reserve};
 use crate::model::Model;
 use crate::read::{self, PIECE, ReadAt};
 use std::num::NonZeroUsize;
@@ -12,10 +13,17 @@ use std::num::NonZeroUsize;
 /// Makes a [`Model`] of a blob: of bytes that arrive in pieces of any size by [`Loader::push`], or of a file by
 /// [`Loader::load`]. Both give the same model or the same error.
 ///
-/// Each byte is read once; the bytes that are used are the bytes that were hashed and checked. Memory grows with the bytes
-/// that have arrived, never with a declared size alone. A tensor of 2 MiB or more gets its address space when it begins, on
-/// Linux, and takes memory as it fills; else its allocation doubles until it has the tensor's size, so while it grows its
-/// elements are moved, and for a moment held twice.
+/// Each byte is read once; the bytes that are used are the bytes that were hashed and checked. Memory never follows from a
+/// declared size alone:
+///
+/// - [`Loader::push`]: it grows with the bytes that have arrived. A tensor of 2 MiB or more gets its address space when it
+///   begins, on Linux, and takes memory as it fills; else its allocation doubles until it has the tensor's size, so while
+///   it grows its elements are moved, and for a moment held twice.
+/// - [`Loader::load`]: a file that has the length that its header implies gets room for all its weights at once: on Linux
+///   address space, which takes memory as it fills; elsewhere memory. Besides, every thread holds a piece of the file.
+///
+/// No memory is a [`Fault`](crate::halt::Fault), where sizes depend on the blob. What the format bounds to a few KiB, a
+/// name or a pair of metadata, is allocated as usual.
 pub struct Loader {
     hasher: Hasher,
     /// Bytes taken so far.
@@ -47,6 +55,9 @@ impl Default for Loader {
 }
 
 impl Loader {
+    /// Most chunks of a piece that a thread reads at a time: 16 MiB.
+    pub const MOST_CHUNKS: usize = 256;
+
     /// A loader of any valid blob.
     #[must_use]
     pub fn new() -> Self {
@@ -76,10 +87,11 @@ impl Loader {
         self
     }
 
-    /// Chunks that a thread of [`Loader::load`] reads at a time, 8 if not set; the model is the same with any.
+    /// Chunks that a thread of [`Loader::load`] reads at a time, 8 if not set, at most [`Loader::MOST_CHUNKS`]; the model is
+    /// the same with any.
     #[must_use]
     pub fn chunks_at_a_time(mut self, chunks: NonZeroUsize) -> Self {
-        self.piece = CHUNK.saturating_mul(chunks.get());
+        self.piece = CHUNK * chunks.get().min(Self::MOST_CHUNKS);
         self
     }
 
@@ -124,7 +136,7 @@ impl Loader {
         while !bytes.is_empty() {
             let taken = match &mut self.stage {
                 Stage::Record(record) => {
-                    let taken = fill(record, RECORD_LEN, bytes);
+                    let taken = fill(record, RECORD_LEN, bytes)?;
                     if record.len() == RECORD_LEN {
                         let (record, entries) = plan(record)?;
                         self.stage = Stage::Manifest {
@@ -141,7 +153,7 @@ impl Loader {
                     bytes: manifest,
                     ..
                 } => {
-                    let taken = fill(manifest, record.manifest_len as usize, bytes);
+                    let taken = fill(manifest, record.manifest_len as usize, bytes)?;
                     self.end_of_manifest()?;
                     taken
                 }
@@ -250,11 +262,16 @@ impl Loader {
     }
 }
 
-/// Extends `buffer` to at most `len` bytes; returns how many were taken.
-fn fill(buffer: &mut Vec<u8>, len: usize, bytes: &[u8]) -> usize {
+/// Extends `buffer` to at most `len` bytes; returns how many were taken. Its memory stays below twice what it holds.
+fn fill(buffer: &mut Vec<u8>, len: usize, bytes: &[u8]) -> Result<usize, Fault> {
     let taken = bytes.len().min(len - buffer.len());
+    let needed = buffer.len() + taken;
+    if needed > buffer.capacity() {
+        let doubled = (2 * buffer.len()).min(len).max(needed);
+        try_reserve(buffer, doubled, "the beginning of a blob")?;
+    }
     buffer.extend_from_slice(&bytes[..taken]);
-    taken
+    Ok(taken)
 }
 
 impl Model {

@@ -6,6 +6,7 @@ use super::{BlobError, Entry, Header, LoadError};
 use crate::buffer::Pages;
 use crate::commitment::{Commitment, Hasher, leaf_hashes};
 use crate::config::{Config, Scheme};
+use crate::halt::{Fault, try_reserve};
 use crate::model::{Embedding, Head, Layer, Linear, Model, StaticScales};
 use crate::pool::lock;
 use crate::read::{self, ReadAt};
@@ -81,8 +82,8 @@ struct Piece {
     leaves: Vec<[u8; 32]>,
     /// The bytes of the spans in small tensors.
     small: VecDeque<Vec<u8>>,
-    /// The first span that breaks a rule, when the piece alone shows it.
-    broken: Option<(u64, BlobError)>,
+    /// The first span that breaks a rule, when the piece alone shows it, or that there is no memory for.
+    broken: Option<(u64, LoadError)>,
 }
 
 impl Tensors {
@@ -225,12 +226,14 @@ fn piece(entries: &[Entry], shared: &[Shared<'_>], at: u64, bytes: &[u8]) -> Pie
         let entry = &entries[span.index];
         let bytes = &bytes[(start - at) as usize..][..span.len];
         let checked = match &shared[span.index] {
-            _ if span.gap => check::gap(entry, start, bytes),
-            Shared::Weights(parts) => parts.put(entry, start - entry.offset, bytes),
-            Shared::Small(_) => {
-                piece.small.push_back(bytes.to_vec());
-                Ok(())
+            _ if span.gap => check::gap(entry, start, bytes).map_err(LoadError::from),
+            Shared::Weights(parts) => {
+                let put = parts.put(entry, start - entry.offset, bytes);
+                put.map_err(LoadError::from)
             }
+            Shared::Small(_) => copy(bytes)
+                .map(|bytes| piece.small.push_back(bytes))
+                .map_err(LoadError::from),
         };
         if let Err(error) = checked {
             piece.broken = Some((start, error));
@@ -238,6 +241,13 @@ fn piece(entries: &[Entry], shared: &[Shared<'_>], at: u64, bytes: &[u8]) -> Pie
         }
     }
     piece
+}
+
+fn copy(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+    let mut copy = Vec::new();
+    try_reserve(&mut copy, bytes.len(), "a piece of a tensor")?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
 }
 
 /// Takes the next piece in the order of the file, and checks what earlier pieces bear on.
@@ -251,7 +261,7 @@ fn join(
     let mut broken = piece.broken;
     for (start, span) in spans(entries, piece.at, len) {
         if let Some((_, error)) = broken.take_if(|(at, _)| *at == start) {
-            return Err(error.into());
+            return Err(error);
         }
         let entry = &entries[span.index];
         match &shared[span.index] {

@@ -88,16 +88,18 @@ pub(crate) struct Pass {
     mk: Vec<u16>,
     v8: Vec<i8>,
     mv: Vec<u16>,
-    /// One for each thread.
+    /// One for each thread that has a part. Those in use are taken from the end.
     scratch: Mutex<Vec<Scratch>>,
     /// What a probed pass leaves of one layer.
     recorder: Mutex<Recorder>,
     pub(super) head: Head,
 }
 
-/// Lends `f` one of as many scratches as there are threads.
+/// Lends `f` one of the scratches.
 fn with_scratch<R>(scratch: &Mutex<Vec<Scratch>>, f: impl FnOnce(&mut Scratch) -> R) -> R {
-    let mut own = lock(scratch).pop().expect("one scratch per thread");
+    let mut own = lock(scratch)
+        .pop()
+        .expect("one scratch for each part that runs");
     let result = f(&mut own);
     lock(scratch).push(own);
     result
@@ -130,11 +132,13 @@ impl Pass {
             grow(codes, tokens * kw, what)?;
             grow(scales, tokens * c.kv_heads(), what)?;
         }
+        // No phase has more parts than tokens, and attention none more than tokens and kv heads.
+        let parts = plan.pool.threads().min(tokens * c.kv_heads());
         let mut scratch = lock(&self.scratch);
-        if scratch.len() < plan.pool.threads() {
-            scratch.resize_with(plan.pool.threads(), Default::default);
+        if scratch.len() < parts {
+            scratch.resize_with(parts, Default::default);
         }
-        for scratch in &mut *scratch {
+        for scratch in scratch.iter_mut().rev().take(parts) {
             scratch.attention.reserve(plan, tokens, keys)?;
             grow(&mut scratch.row, n, what)?;
             grow(&mut scratch.wide, ff, what)?;
@@ -327,5 +331,26 @@ fn add_row<const PROBED: bool>(
     if PROBED {
         lock(recorder).rows(position, ops[0], product, x.len());
         lock(recorder).rows(position, ops[1], x, x.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Kernels;
+    use crate::lack::small::{dims, model};
+    use crate::pool::Pool;
+    use std::num::NonZeroUsize;
+
+    #[test]
+    fn memory_is_for_threads_that_have_a_part() {
+        let threads = NonZeroUsize::new(9).unwrap();
+        let plan = Plan::new(model(dims()), Kernels::scalar(), Pool::new(threads));
+        let (threads, mut pass) = (plan.pool.threads(), Pass::default());
+        // Two kv heads.
+        for (tokens, parts) in [(0, 0), (1, 2), (3, 6), (128, 256), (1, 256)] {
+            pass.reserve(&plan, tokens, 300).unwrap();
+            assert_eq!(lock(&pass.scratch).len(), threads.min(parts));
+        }
     }
 }

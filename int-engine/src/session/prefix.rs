@@ -115,9 +115,12 @@ impl PrefixCache {
         Ok(Some(found))
     }
 
-    /// Keeps the whole pages of a session that holds `held`, the first ones where there is no room for all.
+    /// Keeps the whole pages of a session that holds `held`, the first ones where there is no room for all. A chain that is
+    /// longer than the cache takes the room that is free; others make room only for one that can be there as a whole.
     pub(super) fn record(&self, held: &[u32], pages: &[Arc<Page>]) {
         let held = &held[..pages.len() * PAGE];
+        let all = pages.first().map_or(0, |page| size(page));
+        let fits = all.saturating_mul(pages.len()) <= self.capacity;
         let mut tree = lock(&self.tree);
         let oldest = tree.touch(held);
         let mut parent = 0;
@@ -129,7 +132,7 @@ impl PrefixCache {
             }
             let size = size(page);
             while tree.stats.bytes.saturating_add(size) > self.capacity {
-                if !tree.evict(oldest) {
+                if !fits || !tree.evict(oldest) {
                     return;
                 }
             }

@@ -176,6 +176,39 @@ fn the_bound_holds_and_the_least_used_goes() {
 }
 
 #[test]
+fn a_text_longer_than_the_cache_drives_nothing_out() {
+    let model = model(dims());
+    let page = page(&model);
+    let (short, long) = (tokens(129, 0), tokens(300, 1));
+    let want = every(&model, &long).1;
+    // Of the four pages of the long text none or one has room.
+    for (capacity, kept) in [(2 * page, 0), (3 * page + page / 2, 1)] {
+        let engine = engine(&model, Kernels::detect(), 1).with_prefix_cache(capacity);
+        let feed = |row: &[u32]| {
+            let before = stats(&engine).positions;
+            let mut session = engine.session().unwrap();
+            session.feed(row).unwrap();
+            if row.len() == 300 {
+                assert_eq!(digest(&mut *session), want[299]);
+            }
+            stats(&engine).positions - before
+        };
+        assert_eq!(
+            [&short, &long, &short, &long].map(|row| feed(row)),
+            [0, 0, 128, kept * 64]
+        );
+        let found = stats(&engine);
+        assert_eq!((found.pages, found.evictions), (2 + kept as usize, 0));
+    }
+    // Four pages that are all the cache has take the place of two.
+    let engine = engine(&model, Kernels::detect(), 1).with_prefix_cache(4 * page);
+    for row in [&short, &long] {
+        engine.session().unwrap().feed(row).unwrap();
+    }
+    assert_eq!((stats(&engine).pages, stats(&engine).evictions), (4, 2));
+}
+
+#[test]
 fn a_prompt_that_is_fed_in_pieces_is_reused_whole() {
     let model = model(dims());
     let prompt = tokens(200, 2);
