@@ -1,4 +1,5 @@
-//! Blobs: the streaming loader, the whole-file loader and the reference accept the same bytes and mean the same.
+//! Blobs: the streaming loader, the loader of files by several threads and the reference accept the same bytes and mean
+//! the same.
 //!
 //! The first byte chooses: 0 takes the rest as a file; anything else is a recipe, a valid blob with a few edits, whose
 //! blobs are deeper than mutations of raw bytes get.
@@ -17,7 +18,7 @@ use random_blob::{RandomBlob, Shape, Style, build};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, LazyLock};
 
-/// Valid blobs small enough for thousands of executions a second.
+/// Valid blobs small enough for thousands of executions a second, and one that several threads share.
 static BLOBS: LazyLock<Vec<RandomBlob>> = LazyLock::new(|| {
     let small = Shape::small();
     let shapes = [
@@ -48,10 +49,16 @@ static BLOBS: LazyLock<Vec<RandomBlob>> = LazyLock::new(|| {
         },
     ];
     let styles = [Style::Plausible, Style::Extreme, Style::Zero];
-    shapes
+    let small = shapes
         .iter()
-        .flat_map(|shape| styles.map(|style| build(shape, style, 1)))
-        .collect()
+        .flat_map(|shape| styles.map(|style| build(shape, style, 1)));
+    // Three threads' pieces of a chunk: rows across chunks, and tensors of other types in the last ones.
+    let long = Shape {
+        hidden: 37,
+        vocab: 15_000,
+        ..Shape::small()
+    };
+    small.chain([build(&long, Style::Plausible, 1)]).collect()
 });
 
 enum Edit {
@@ -77,14 +84,15 @@ fn edit(u: &mut Unstructured<'_>) -> arbitrary::Result<Edit> {
     })
 }
 
-/// A position: odd numbers fall into record and manifest, even ones anywhere.
+/// A position: odd numbers fall into record and manifest, even ones anywhere, at equal distances in a long blob.
 fn place(at: u16, blob: &RandomBlob, len: usize) -> usize {
     let range = if at & 1 == 1 {
         len.min(1024 + blob.manifest_len)
     } else {
         len
     };
-    usize::from(at >> 1) % range.max(1)
+    let distance = range.div_ceil(1 << 15).max(1);
+    usize::from(at >> 1) * distance % range.max(1)
 }
 
 fn apply(edit: &Edit, blob: &RandomBlob, bytes: &mut Vec<u8>) {
@@ -135,6 +143,24 @@ fn stream(bytes: &[u8], lengths: &[u8]) -> Result<Model, LoadError> {
     loader.finish()
 }
 
+/// The loader of a file by several threads.
+fn load(bytes: &[u8], threads: u8, chunks: u8) -> Result<Model, LoadError> {
+    let [threads, chunks] =
+        [threads, chunks].map(|n| NonZeroUsize::MIN.saturating_add(usize::from(n)));
+    let mut taken = 0;
+    let progress = |n| taken += n;
+    let len = bytes.len() as u64;
+    let result = Loader::new()
+        .chunks_at_a_time(chunks)
+        .load(bytes, len, threads, progress);
+    assert!(if result.is_ok() {
+        taken == len
+    } else {
+        taken <= len
+    });
+    result
+}
+
 /// Logits of a few steps on every backend.
 fn steps(model: Model, reference: &int_reference::Model) {
     let (accepted, context) = (
@@ -177,6 +203,9 @@ fuzz_target!(|input: &[u8]| {
     let whole = Model::from_bytes(&bytes);
     let streamed = stream(&bytes, &lengths);
     assert_eq!(whole, streamed, "pieces of {lengths:?}");
+    let (threads, chunks) = (kind % 4, kind / 4 % 3);
+    let loaded = load(&bytes, threads, chunks);
+    assert_eq!(whole, loaded, "{threads} + 1 threads, {chunks} + 1 chunks");
     match (whole, int_reference::Model::from_blob(&bytes)) {
         (Ok(model), Ok(reference)) => {
             let header = Header::parse(&bytes).expect("the header of an accepted blob");

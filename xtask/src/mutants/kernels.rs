@@ -3,12 +3,12 @@
 mod list;
 mod plant;
 
-use super::{report, workspace};
+use super::{mutant::Mutant, report, workspace};
 use crate::cross::{self, MACHINES, Machine, Toolchain};
 use crate::{child, progress::Progress};
 use anyhow::{Context, Result, bail, ensure};
 use int_engine::kernels::Kernels;
-use list::{BACKENDS, Mutant};
+use list::BACKENDS;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +53,10 @@ fn all() -> Vec<(usize, &'static str, &'static Mutant)> {
 fn planted(root: &Path) -> Result<BTreeMap<&'static str, String>> {
     let mut files: BTreeMap<&'static str, Vec<(usize, &Mutant)>> = BTreeMap::new();
     for (number, _, mutant) in all() {
-        files.entry(mutant.file).or_default().push((number, mutant));
+        files
+            .entry(mutant.place)
+            .or_default()
+            .push((number, mutant));
     }
     let plant = |(file, mutants): (&'static str, Vec<(usize, &Mutant)>)| {
         let path = root.join("int-engine/src").join(file);
@@ -371,7 +374,7 @@ fn json_of(scored: &[Scored], skipped: &[&str]) -> serde_json::Value {
             _ => Vec::new(),
         };
         json!({
-            "backend": s.backend, "id": s.mutant.id, "file": s.mutant.file, "function": s.mutant.function,
+            "backend": s.backend, "id": s.mutant.id, "file": s.mutant.place, "function": s.mutant.function,
             "what": s.mutant.what, "noticed": s.end != End::Missed, "tests": tests,
         })
     });

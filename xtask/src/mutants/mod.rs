@@ -4,6 +4,7 @@
 mod kernels;
 mod levels;
 mod list;
+mod mutant;
 mod plant;
 mod report;
 mod workspace;
@@ -11,7 +12,7 @@ mod workspace;
 use crate::{child, progress::Progress};
 use anyhow::{Context, Result, bail, ensure};
 use levels::{LEVELS, Notice, Notices};
-use list::Mutant;
+use mutant::Mutant;
 use report::Caught;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};

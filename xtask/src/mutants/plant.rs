@@ -343,7 +343,7 @@ pub mod toy {
     fn mutant(function: &'static str, edits: &'static [(&'static str, &'static str)]) -> Mutant {
         Mutant {
             id: "a-b",
-            spec: "1",
+            place: "1",
             function,
             what: "",
             edits,

@@ -1,7 +1,7 @@
 //! The table of mutants and its totals.
 
 use super::levels::{LEVELS, Notice, Notices};
-use super::list::Mutant;
+use super::mutant::Mutant;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -72,7 +72,7 @@ pub(super) fn table(caught: &[Caught]) -> String {
             text,
             "| `{}` | {} | `{}` | {} | {} |",
             m.id,
-            m.spec,
+            m.place,
             m.function,
             m.what,
             cells.join(" | ")
@@ -175,7 +175,7 @@ pub(super) fn json(caught: &[Caught]) -> Value {
                 ((*level).to_owned(), json!(notice))
             });
             json!({
-                "id": m.id, "spec": m.spec, "function": m.function, "what": m.what,
+                "id": m.id, "spec": m.place, "function": m.function, "what": m.what,
                 "noticed": levels.collect::<serde_json::Map<_, _>>(),
             })
         })
@@ -205,7 +205,7 @@ mod tests {
             .collect();
         let known: Vec<String> = list::all()
             .iter()
-            .map(|m| format!("| `{}` | {} | `{}` | {}", m.id, m.spec, m.function, m.what))
+            .map(|m| format!("| `{}` | {} | `{}` | {}", m.id, m.place, m.function, m.what))
             .collect();
         assert_eq!(listed, known, "cargo xtask mutants --write makes the page");
         assert!(

@@ -3,7 +3,7 @@
 //! An edit replaces an expression, or a statement that ends in a semicolon, by a choice between itself and its
 //! replacements. One compilation of the crate thus holds every mutant of every backend.
 
-use super::list::Mutant;
+use crate::mutants::mutant::Mutant;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -112,7 +112,7 @@ mod tests {
     ) -> Mutant {
         Mutant {
             id: "m",
-            file: "f.rs",
+            place: "f.rs",
             function,
             what: "",
             edits,
