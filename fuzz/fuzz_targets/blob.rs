@@ -148,7 +148,7 @@ fn load(bytes: &[u8], threads: u8, chunks: u8) -> Result<Model, LoadError> {
     let [threads, chunks] =
         [threads, chunks].map(|n| NonZeroUsize::MIN.saturating_add(usize::from(n)));
     let mut taken = 0;
-    let progress = |n| taken += n;
+    let progress = |n: u64| taken += n;
     let len = bytes.len() as u64;
     let result = Loader::new()
         .chunks_at_a_time(chunks)

@@ -6,6 +6,7 @@ mod sample;
 
 use int_engine::blob::{BlobError, Header, Loader};
 use int_engine::buffer::Pages;
+use int_engine::commitment::{CHUNK, FIRST_CHUNK};
 use int_engine::config::{Config, Dims, Scheme};
 use sample::sample;
 use std::num::NonZeroUsize;
@@ -102,7 +103,13 @@ fn memory_follows_the_bytes() {
         models.truncate(1);
         let grown = resident().saturating_sub(before);
         assert!(grown < 4 * MIB, "{grown} bytes, {pages:?}");
-        models.push(load(&blob).unwrap());
+        // Pieces have a bound, whatever is asked for.
+        let (most, mut largest) = (Loader::MOST_CHUNKS * CHUNK + FIRST_CHUNK, 0);
+        let loader = Loader::new().chunks_at_a_time(NonZeroUsize::MAX);
+        let progress = |n: u64| largest = n.max(largest);
+        let model = loader.load(&blob[..], blob.len() as u64, two, progress);
+        assert!(largest <= most as u64, "{largest} bytes");
+        models.push(model.unwrap());
         assert!(models.iter().all(|model| *model == models[0]));
         models.clear();
     }

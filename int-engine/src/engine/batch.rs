@@ -39,6 +39,9 @@ pub struct Batch {
     turn: usize,
 }
 
+/// The index of a request whose next id was asked for, and the id.
+type Found = (usize, Option<u32>);
+
 struct Done {
     report: Report,
     /// The answer so far.
@@ -229,11 +232,7 @@ impl Batch {
 
     /// Feeds the requests their shares; the next id of each that has one now, or a fault and the index of the request whose
     /// it is.
-    #[allow(clippy::type_complexity)]
-    fn compute(
-        &mut self,
-        shares: &[Option<usize>],
-    ) -> Result<Vec<(usize, Option<u32>)>, (Option<usize>, Fault)> {
+    fn compute(&mut self, shares: &[Option<usize>]) -> Result<Vec<Found>, (Option<usize>, Fault)> {
         let (mut feeds, mut fed) = (Vec::new(), Vec::new());
         for (i, (request, share)) in self.requests.iter_mut().zip(shares).enumerate() {
             let Some(share) = *share else { continue };
