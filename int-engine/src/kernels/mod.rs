@@ -11,7 +11,7 @@ use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
 use crate::ops::rope::CosSin;
 use crate::ops::rotation::HeadRotation;
-use crate::tiles::{self, Tiles, View};
+use crate::tiles::{self, TILE, Tiles, View};
 use operands::{Form, Inputs, Out};
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
@@ -40,6 +40,9 @@ pub struct Kernels {
     ///
     /// `out` `[tokens][rows]`; weights in -127 ..= 127, inputs in -127 ..= 127: |out| <= 65536 * 127^2 < 2^30.
     pub gemm: fn(View<'_>, Inputs<'_>, Out<'_>),
+    /// `linear(kernels, weights, inputs, scales, channels, out)`: spec 3.2, `gemm` and then `requantize` of each token's
+    /// outputs with its scale, one per token or none. `kernels` is the table itself.
+    pub linear: fn(&Self, View<'_>, Inputs<'_>, Option<&[TokenScale]>, Channels<'_>, Out<'_>),
     /// `weighted_sum(w, values, n)`: `n[i] += sum_s w[s] * values[s][i]`; at most 32768 weights w_s <= 2^15.
     ///
     /// `values` in groups of four keys, `[keys / 4][n.len()][4]`, in -127 ..= 127, whole groups: what the last one holds
@@ -81,6 +84,36 @@ pub struct Kernels {
     pub apply_gain: fn(&[i32], &[i16], &mut [i64]) -> u64,
     /// The largest value; -2^31 for an empty row.
     pub largest: fn(&[i32]) -> i32,
+}
+
+/// Rows of a product that are requantised while their accumulators are in the cache, when there are several tokens: a
+/// multiple of what the backends multiply at once.
+pub(crate) const PANEL: usize = 6 * TILE;
+
+/// [`Kernels::linear`] in two steps for each panel.
+fn linear_by_panels(
+    kernels: &Kernels,
+    weights: View<'_>,
+    inputs: Inputs<'_>,
+    scales: Option<&[TokenScale]>,
+    channels: Channels<'_>,
+    mut out: Out<'_>,
+) {
+    let (rows, tokens) = (weights.rows(), inputs.tokens());
+    let panel = if tokens == 1 { rows.max(1) } else { PANEL };
+    for start in (0..rows).step_by(panel) {
+        let range = start..rows.min(start + panel);
+        let mut out = out.part(range.clone());
+        (kernels.gemm)(
+            weights.part(range.clone()),
+            inputs,
+            out.part(0..range.len()),
+        );
+        let channels = channels.part(range);
+        for t in 0..tokens {
+            (kernels.requantize)(out.token(t), scales.map(|s| s[t]), channels);
+        }
+    }
 }
 
 impl Kernels {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Tokens of a block of packed inputs.
 pub const BLOCK: usize = 8;
-/// Tokens and columns of a tile of inputs ([`Form::Rows`]).
+/// Tokens and columns of a tile of inputs ([`Form::Tiles`]).
 pub const INPUT_TILE: [usize; 2] = [16, 64];
 
 /// How a backend's product takes its inputs.
@@ -19,8 +19,8 @@ pub enum Form {
         /// What each byte is XORed with.
         flip: u8,
     },
-    /// Row-major, tokens and columns filled up with zeros to whole tiles ([`INPUT_TILE`]).
-    Rows,
+    /// `[tokens / 16][cols / 64][16][64]`, tokens and columns filled up with zeros to whole tiles ([`INPUT_TILE`]).
+    Tiles,
 }
 
 impl Form {
@@ -29,7 +29,7 @@ impl Form {
     pub fn block(self) -> usize {
         match self {
             Self::Blocks { .. } => BLOCK,
-            Self::Rows => INPUT_TILE[0],
+            Self::Tiles => INPUT_TILE[0],
         }
     }
 
@@ -38,7 +38,7 @@ impl Form {
     pub fn len(self, tokens: usize, cols: usize) -> usize {
         match self {
             Self::Blocks { .. } => tokens * cols.next_multiple_of(GROUP),
-            Self::Rows => {
+            Self::Tiles => {
                 tokens.next_multiple_of(INPUT_TILE[0]) * cols.next_multiple_of(INPUT_TILE[1])
             }
         }
@@ -53,14 +53,20 @@ impl Form {
         assert!(tokens <= self.block() && block.len() >= self.len(tokens, cols));
         match self {
             Self::Blocks { flip } => pack_groups(x, cols, flip, block),
-            Self::Rows => {
-                let width = cols.next_multiple_of(INPUT_TILE[1]);
-                let rows = block[..self.len(tokens, cols)].chunks_exact_mut(width);
-                let mut tokens = x.chunks_exact(cols);
-                for row in rows {
-                    let x = tokens.next().unwrap_or(&[]);
-                    row[..x.len()].copy_from_slice(x);
-                    row[x.len()..].fill(0);
+            Self::Tiles => {
+                let [rows, width] = INPUT_TILE;
+                let tiles = block[..self.len(tokens, cols)].chunks_exact_mut(rows * width);
+                for (i, tile) in tiles.enumerate() {
+                    for (t, row) in tile.chunks_exact_mut(width).enumerate() {
+                        let x = x.get(t * cols..(t + 1) * cols).unwrap_or(&[]);
+                        let x = &x[x.len().min(i * width)..x.len().min((i + 1) * width)];
+                        if x.len() == width {
+                            row.copy_from_slice(&x[..width]);
+                            continue;
+                        }
+                        row[..x.len()].copy_from_slice(x);
+                        row[x.len()..].fill(0);
+                    }
                 }
             }
         }
@@ -80,7 +86,7 @@ impl<'a> Inputs<'a> {
     /// Bytes that are enough for the packed inputs of `tokens` tokens in any form.
     #[must_use]
     pub fn room(tokens: usize, cols: usize) -> usize {
-        Form::Rows.len(tokens, cols)
+        Form::Tiles.len(tokens, cols)
     }
 
     /// Packs `x`, `[tokens][cols]`, into `memory`, of which it takes the first [`Form::len`] bytes.
@@ -147,7 +153,7 @@ impl<'a> Inputs<'a> {
     /// # Panics
     /// When the form is another.
     pub fn blocks(self) -> impl Iterator<Item = (usize, &'a [i8])> {
-        assert!(self.form != Form::Rows, "inputs in blocks");
+        assert!(self.form != Form::Tiles, "inputs in blocks");
         let row = self.groups() * GROUP;
         self.data
             .chunks(BLOCK * row)
@@ -327,17 +333,19 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_filled_up_to_tiles() {
+    fn tiles_are_filled_up() {
         let mut rng = Rng(4);
         for cols in [1, 63, 64, 65, 128] {
             for tokens in [1, 2, 15, 16, 17, 33] {
                 let x = rng.bytes(tokens * cols);
                 let mut memory = vec![0x33; Inputs::room(tokens, cols)];
-                let inputs = Inputs::pack(&x, cols, Form::Rows, &mut memory);
+                let inputs = Inputs::pack(&x, cols, Form::Tiles, &mut memory);
                 let width = cols.next_multiple_of(64);
                 assert_eq!(inputs.data().len(), tokens.next_multiple_of(16) * width);
                 for (i, &got) in inputs.data().iter().enumerate() {
-                    let (t, k) = (i / width, i % width);
+                    let (tile, at) = (i / 1024, i % 1024);
+                    let t = tile / (width / 64) * 16 + at / 64;
+                    let k = tile % (width / 64) * 64 + at % 64;
                     let want = if t < tokens && k < cols {
                         x[t * cols + k]
                     } else {

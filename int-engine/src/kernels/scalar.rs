@@ -12,6 +12,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     name: "scalar",
     form: |_| Form::Blocks { flip: 0 },
     gemm,
+    linear: super::linear_by_panels,
     weighted_sum: attention::weighted_sum,
     max_abs: dynq::max_abs,
     quantize: dynq::quantize,

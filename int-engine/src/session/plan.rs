@@ -1,8 +1,8 @@
 //! What every session of an engine shares, and the products with its matrices.
 
 use crate::config::Scheme;
-use crate::kernels::operands::{Inputs, Out};
-use crate::kernels::{Kernels, prefetch};
+use crate::kernels::operands::{Form, Inputs, Out};
+use crate::kernels::{Kernels, PANEL, prefetch};
 use crate::model::{Linear, Model};
 use crate::ops::dynq::clamp;
 use crate::ops::fixed::bit_length;
@@ -16,9 +16,6 @@ use std::sync::{Arc, Mutex};
 
 use super::pass::Pass;
 
-/// Rows of a product that are requantised while their accumulators are in the cache, when there are several tokens: a
-/// multiple of what the backends multiply at once.
-const PANEL: usize = 6 * TILE;
 /// Bytes that a waiting thread fetches between looks at whether it must wait on.
 const FETCH: usize = 4096;
 
@@ -159,9 +156,10 @@ impl Plan {
     /// Rows of a part when the rows of some matrices are split over the threads for `tokens` inputs.
     fn part_rows(&self, rows: usize, tokens: usize) -> usize {
         // A few parts a thread, so that one delayed thread costs less than its share.
-        let (parts, grain) = match tokens {
-            1 => (2, TILE),
-            _ => (6, PANEL),
+        let (parts, grain) = match (tokens, (self.kernels.form)(tokens)) {
+            (1, _) => (2, TILE),
+            (_, Form::Blocks { .. }) => (6, PANEL),
+            (_, Form::Tiles) => (8, 2 * TILE),
         };
         rows.div_ceil(parts * self.pool.threads())
             .next_multiple_of(grain)
@@ -234,15 +232,8 @@ impl Plan {
 impl Part<'_> {
     fn run(&mut self, plan: &Plan, inputs: Inputs<'_>) {
         let rows = self.out.rows();
-        let panel = if inputs.tokens() == 1 { rows } else { PANEL };
-        for start in (0..rows).step_by(panel) {
-            let range = start..rows.min(start + panel);
-            let matrix = self
-                .matrix
-                .part(self.first + range.start..self.first + range.end);
-            let mut out = self.out.part(range);
-            matrix.product(plan, inputs, self.scales, self.limit, &mut out);
-        }
+        let matrix = self.matrix.part(self.first..self.first + rows);
+        matrix.product(plan, inputs, self.scales, self.limit, &mut self.out);
     }
 }
 
@@ -266,16 +257,14 @@ impl Matrix<'_> {
         limit: i32,
         out: &mut Out<'_>,
     ) {
-        let rows = out.rows();
-        (plan.kernels.gemm)(self.weight, inputs, out.part(0..rows));
+        let (kernels, rows) = (plan.kernels, out.rows());
         let channels = Channels {
             mult: self.mult,
             shift: self.shift,
             left: self.left,
             limit,
         };
-        for t in 0..inputs.tokens() {
-            (plan.kernels.requantize)(out.token(t), scales.map(|s| s[t]), channels);
-        }
+        let out = out.part(0..rows);
+        (kernels.linear)(kernels, self.weight, inputs, scales, channels, out);
     }
 }

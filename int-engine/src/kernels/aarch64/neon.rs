@@ -29,6 +29,7 @@ const NEON: Kernels = Kernels {
     name: "neon",
     form: |_| Form::Blocks { flip: 0 },
     gemm: dots::gemm_widening,
+    linear: scalar::KERNELS.linear,
     weighted_sum: dots::weighted_sum,
     max_abs: scalar::KERNELS.max_abs,
     quantize: rows::quantize,

@@ -3,6 +3,7 @@
 
 mod heads;
 mod letter;
+mod linear;
 mod operations;
 mod softmax;
 
@@ -14,6 +15,7 @@ use crate::ops::requantize::Channels;
 use crate::seeded::Rng;
 use crate::tiles::{GROUP, Tiles, group_values};
 use heads::rotate_heads;
+use linear::linear;
 use operations::{attention_output, head_norm, head_rows, rope};
 use softmax::softmax;
 
@@ -108,7 +110,7 @@ pub(super) fn operands(k: &Kernels) {
     let none = Inputs::pack(&[], 4, (k.form)(0), &mut []);
     (k.gemm)(tiles.view(), none, Out::new(&mut [], 16));
     let forms = [0, 0x80].map(|flip| Form::Blocks { flip });
-    for form in forms.into_iter().chain([Form::Rows]) {
+    for form in forms.into_iter().chain([Form::Tiles]) {
         // The matrix unit takes a single token as the vector unit does.
         if form == (k.form)(1) || form == (k.form)(2) {
             continue;
@@ -340,7 +342,7 @@ macro_rules! conformance {
             }
 
             conformance!(
-                @tests gemm, operands, weighted_sum, rows, requantization, mlp, butterflies, softmax, attention_output, head_norm,
+                @tests gemm, operands, linear, weighted_sum, rows, requantization, mlp, butterflies, softmax, attention_output, head_norm,
                 rope, head_rows, rotate_heads
             );
         })*

@@ -6,7 +6,7 @@ mod rows;
 mod softmax;
 
 use super::super::operands::Form;
-use super::super::{Kernels, heads};
+use super::super::{Kernels, heads, linear_by_panels};
 use crate::ops::attention::Normalizer;
 use crate::ops::{dynq, hadamard, head_norm, requantize, rms, rope, rows as row_ops, swiglu};
 
@@ -22,6 +22,7 @@ pub(super) const TABLE: Kernels = Kernels {
     name: "avx2",
     form: |_| Form::Blocks { flip: 0 },
     gemm: dots::gemm,
+    linear: linear_by_panels,
     weighted_sum: dots::weighted_sum,
     max_abs,
     quantize: rows::quantize,

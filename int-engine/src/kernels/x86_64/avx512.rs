@@ -6,7 +6,7 @@
 
 mod dots;
 mod heads;
-mod rows;
+pub(super) mod rows;
 mod softmax;
 
 use super::super::Kernels;

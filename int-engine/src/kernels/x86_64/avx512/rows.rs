@@ -23,7 +23,7 @@ pub(super) const ODD: u16 = 0xAAAA;
 
 /// The lanes of a step that hold some of `left` values.
 #[inline(always)]
-pub(super) fn lanes(left: usize) -> u16 {
+pub(in super::super) fn lanes(left: usize) -> u16 {
     (u32::from(u16::MAX) >> (STEP - left.min(STEP))) as u16
 }
 
@@ -95,6 +95,100 @@ pub(super) fn requantize(row: &mut [i32], scale: Option<TokenScale>, channels: C
     }
 }
 
+/// The constants that requantise 16 outputs, a lane each.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Constants {
+    mult: __m512i,
+    /// Its odd lanes in the even ones.
+    mult_odd: __m512i,
+    shift: __m512i,
+}
+
+impl Constants {
+    /// Those of the lanes in the mask, of the outputs from `at` on.
+    ///
+    /// # Safety
+    /// The features; the channels have the outputs of the mask.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    pub(in super::super) unsafe fn load(channels: Channels<'_>, at: usize, mask: u16) -> Self {
+        // SAFETY: loads are masked to the outputs that there are.
+        unsafe {
+            let mult = _mm512_maskz_loadu_epi32(mask, channels.mult.as_ptr().add(at));
+            let shift = _mm_maskz_loadu_epi8(mask, channels.shift.as_ptr().add(at));
+            Self {
+                mult,
+                mult_odd: odd(mult),
+                shift: _mm512_cvtepi8_epi32(shift),
+            }
+        }
+    }
+}
+
+/// What requantises every output of a token.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Requantizer {
+    left: __m128i,
+    mantissa: __m512i,
+    exponent: __m512i,
+    limit: __m512i,
+}
+
+impl Requantizer {
+    /// # Safety
+    /// The features.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    pub(in super::super) unsafe fn new(channels: Channels<'_>, scale: TokenScale) -> Self {
+        // SAFETY: register-only instructions of the enabled features.
+        unsafe {
+            Self {
+                left: _mm_cvtsi32_si128(channels.left as i32),
+                mantissa: _mm512_set1_epi32(scale.mantissa),
+                exponent: _mm512_set1_epi32(scale.exponent),
+                limit: _mm512_set1_epi32(channels.limit),
+            }
+        }
+    }
+
+    /// Spec 1.8 of 16 accumulators. `SCALED`: with the token's scale; without, its exponent is 0.
+    ///
+    /// # Safety
+    /// The features.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    pub(in super::super) unsafe fn outputs<const SCALED: bool>(
+        self,
+        acc: __m512i,
+        constants: Constants,
+    ) -> __m512i {
+        // SAFETY: register-only instructions of the enabled features.
+        unsafe {
+            let (zero, one) = (_mm512_setzero_si512(), _mm512_set1_epi32(1));
+            let mut a = _mm512_sll_epi32(acc, self.left);
+            if SCALED {
+                a = srdhm(a, self.mantissa, self.mantissa);
+            }
+            a = srdhm(a, constants.mult, constants.mult_odd);
+            let e = _mm512_add_epi32(constants.shift, self.exponent);
+            // The rest is symmetric in the sign. Right by max(e, 0), half away from zero: 2 |a| < 2^32 right by as much,
+            // plus 1, right by 1; a count of 32 or more gives 0, as |a| < 2^31 is below half of 2^32.
+            let right = _mm512_max_epi32(e, zero);
+            let magnitude = _mm512_abs_epi32(a);
+            let twice = _mm512_srlv_epi32(_mm512_add_epi32(magnitude, magnitude), right);
+            let mut m = _mm512_srli_epi32::<1>(_mm512_add_epi32(twice, one));
+            if _mm512_movepi32_mask(e) != 0 {
+                // Left by max(-e, 0): fits int32 exactly if m <= floor((2^31 - 1) / 2^-e), else saturates.
+                let i31 = _mm512_set1_epi32(i32::MAX);
+                let up = _mm512_max_epi32(_mm512_sub_epi32(zero, e), zero);
+                let over = _mm512_cmpgt_epi32_mask(m, _mm512_srlv_epi32(i31, up));
+                m = _mm512_mask_mov_epi32(_mm512_sllv_epi32(m, up), over, i31);
+            }
+            negated(_mm512_movepi32_mask(a), _mm512_min_epi32(m, self.limit))
+        }
+    }
+}
+
 /// `SCALED`: with the token's scale.
 ///
 /// # Safety
@@ -107,35 +201,12 @@ unsafe fn requantize_16s<const SCALED: bool>(
 ) {
     // SAFETY: loads and stores are masked to the row and the constants of its length.
     unsafe {
-        let left = _mm_cvtsi32_si128(channels.left as i32);
-        let token = _mm512_set1_epi32(scale.mantissa);
-        let te = _mm512_set1_epi32(scale.exponent);
-        let (zero, one) = (_mm512_setzero_si512(), _mm512_set1_epi32(1));
-        let i31 = _mm512_set1_epi32(i32::MAX);
-        let limit = _mm512_set1_epi32(channels.limit);
+        let requantizer = Requantizer::new(channels, scale);
         for at in (0..row.len()).step_by(STEP) {
             let mask = lanes(row.len() - at);
             let acc = _mm512_maskz_loadu_epi32(mask, row.as_ptr().add(at));
-            let mut a = _mm512_sll_epi32(acc, left);
-            if SCALED {
-                a = srdhm(a, token, token);
-            }
-            let mult = _mm512_maskz_loadu_epi32(mask, channels.mult.as_ptr().add(at));
-            a = srdhm(a, mult, odd(mult));
-            let shift = _mm_maskz_loadu_epi8(mask, channels.shift.as_ptr().add(at));
-            let e = _mm512_add_epi32(_mm512_cvtepi8_epi32(shift), te);
-            // The rest is symmetric in the sign. Right by max(e, 0): |a| + 2^(e-1) < 2^32, and a count of 32 or more
-            // gives 0, as |a| < 2^31 is below half of 2^32.
-            let right = _mm512_max_epi32(e, zero);
-            let half = _mm512_srli_epi32::<1>(_mm512_sllv_epi32(one, right));
-            let mut m = _mm512_srlv_epi32(_mm512_add_epi32(_mm512_abs_epi32(a), half), right);
-            if _mm512_movepi32_mask(e) != 0 {
-                // Left by max(-e, 0): fits int32 exactly if m <= floor((2^31 - 1) / 2^-e), else saturates.
-                let up = _mm512_max_epi32(_mm512_sub_epi32(zero, e), zero);
-                let over = _mm512_cmpgt_epi32_mask(m, _mm512_srlv_epi32(i31, up));
-                m = _mm512_mask_mov_epi32(_mm512_sllv_epi32(m, up), over, i31);
-            }
-            let y = negated(_mm512_movepi32_mask(a), _mm512_min_epi32(m, limit));
+            let constants = Constants::load(channels, at, mask);
+            let y = requantizer.outputs::<SCALED>(acc, constants);
             _mm512_mask_storeu_epi32(row.as_mut_ptr().add(at), mask, y);
         }
     }
