@@ -9,8 +9,8 @@ mod heads;
 pub(super) mod rows;
 mod softmax;
 
-use super::super::Kernels;
 use super::super::operands::Form;
+use super::super::{Kernels, linear_by_panels};
 use crate::ops::attention::Normalizer;
 use crate::ops::{dynq, head_norm, requantize, rms, rope, rows as row_ops, swiglu};
 
@@ -30,6 +30,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     name: "avx512",
     form: |_| Form::Blocks { flip: 0x80 },
     gemm: dots::gemm,
+    linear: linear_by_panels,
     weighted_sum: dots::weighted_sum,
     max_abs,
     quantize: rows::quantize,

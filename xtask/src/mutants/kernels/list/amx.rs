@@ -60,13 +60,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[("self.finish::<END>(&mut waiting, BLOCK);", "")],
     ),
     m(
-        "gemm-whole",
-        PRODUCT,
-        "run",
-        "tail: edge tiles of rows are stored as whole ones",
-        &[("(self.rows - row).min(ROWS) % TILE", "0")],
-    ),
-    m(
         "gemm-tokens-end",
         PRODUCT,
         "run",
@@ -119,23 +112,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "step",
         "the steps of a block leave some sums of the block before",
         &[("share / 2", "0")],
-    ),
-    m(
-        "linear-rounding",
-        ROWS,
-        "outputs",
-        "wrong tie: halves go towards zero",
-        &[("_mm512_add_epi32(twice, one)", "twice")],
-    ),
-    m(
-        "linear-saturation",
-        ROWS,
-        "outputs",
-        "outputs shifted left wrap instead of saturating",
-        &[(
-            "_mm512_mask_mov_epi32(_mm512_sllv_epi32(m, up), over, i31)",
-            "_mm512_sllv_epi32(m, up)",
-        )],
     ),
     m(
         "linear-limit",
