@@ -52,14 +52,17 @@ static BLOBS: LazyLock<Vec<RandomBlob>> = LazyLock::new(|| {
     let small = shapes
         .iter()
         .flat_map(|shape| styles.map(|style| build(shape, style, 1)));
-    // Three threads' pieces of a chunk: rows across chunks, and tensors of other types in the last ones.
+    // Two threads' pieces of a chunk: rows across chunks, and tensors of other types in the last ones.
     let long = Shape {
         hidden: 37,
-        vocab: 15_000,
+        vocab: 11_000,
         ..Shape::small()
     };
     small.chain([build(&long, Style::Plausible, 1)]).collect()
 });
+
+/// Bytes from which a blob is long: loaded in longer pieces, and not computed with.
+const LONG: usize = 1 << 17;
 
 enum Edit {
     Set(u16, u8),
@@ -132,11 +135,13 @@ fn recipe(input: &[u8]) -> arbitrary::Result<Vec<u8>> {
 fn stream(bytes: &[u8], lengths: &[u8]) -> Result<Model, LoadError> {
     let mut loader = Loader::new();
     let mut rest = bytes;
+    let unit = if bytes.len() < LONG { 1 } else { 1000 };
     for &length in lengths.iter().cycle() {
         if rest.is_empty() {
             break;
         }
-        let (piece, next) = rest.split_at(rest.len().min(usize::from(length) + 1));
+        let length = unit * usize::from(length) + 1;
+        let (piece, next) = rest.split_at(rest.len().min(length));
         loader.push(piece)?;
         rest = next;
     }
@@ -215,7 +220,9 @@ fuzz_target!(|input: &[u8]| {
             );
             assert_eq!(model.commitment().0, int_reference::commitment(&bytes));
             assert_eq!(model.metadata(), reference.metadata());
-            steps(model, &reference);
+            if bytes.len() < LONG {
+                steps(model, &reference);
+            }
         }
         (Err(_), Err(_)) => {}
         (Ok(_), Err(e)) => panic!("only the engine accepts; the reference: {e}"),
