@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use int_engine::kernels::Kernels;
-use int_engine::kernels::operands::{Inputs, Out};
+use int_engine::kernels::operands::{Inputs, Out, PAGE, Values};
 use int_engine::ops::attention::{Normalizer, QueryScale};
 use int_engine::ops::ratio::TokenScale;
 use int_engine::ops::requantize::Channels;
@@ -291,17 +291,22 @@ fn attention(c: &mut Criterion) {
             copy.fill(0);
         },
     );
-    let weights: Vec<u16> = random
-        .values(KEYS, 0, 1 << 15)
-        .into_iter()
-        .map(|v| v as u16)
-        .collect();
     let values = group_values(&random.int8(KEYS * HEAD), HEAD);
-    let bytes = Throughput::Bytes((KEYS * HEAD) as u64);
-    operation(c, "weighted_sum", bytes, vec![0i64; HEAD], |k, n| {
-        n.fill(0);
-        (k.weighted_sum)(&weights, &values, n);
-    });
+    let pages: Vec<&[i8]> = values.chunks(PAGE * HEAD).collect();
+    for rows in [2, 32] {
+        let weights: Vec<u16> = random
+            .values(rows * KEYS, 0, 1 << 15)
+            .into_iter()
+            .map(|v| v as u16)
+            .collect();
+        operation(
+            c,
+            &format!("weighted_sum, rows {rows}"),
+            Throughput::Elements((rows * KEYS) as u64),
+            vec![0i64; rows * HEAD],
+            |k, n| (k.weighted_sum)(&weights, Values::new(KEYS, HEAD, &pages), n),
+        );
+    }
     let sums = random.values(HEAD, -(1 << 35), 1 << 35);
     let normalizer = Normalizer { den: 1 << 28, c: 3 };
     let elements = Throughput::Elements(HEAD as u64);

@@ -147,6 +147,7 @@ impl Tiles {
             cols: self.cols,
             data: &self.data.bytes()[..Self::size(self.rows, self.cols)],
             sums: &self.sums[..padded],
+            next: None,
         }
     }
 }
@@ -176,6 +177,7 @@ pub struct View<'a> {
     cols: usize,
     data: &'a [i8],
     sums: &'a [i32],
+    next: Option<&'a [i8]>,
 }
 
 impl<'a> View<'a> {
@@ -193,6 +195,7 @@ impl<'a> View<'a> {
             cols,
             data: &data[..Tiles::size(rows, cols)],
             sums: &sums[..padded],
+            next: None,
         }
     }
 
@@ -210,7 +213,25 @@ impl<'a> View<'a> {
             cols: self.cols,
             data: &self.data[range.start * row..end * row],
             sums: &self.sums[range.start..end],
+            next: None,
         }
+    }
+
+    /// The same rows, with what will be read after them: kernels may ask for it ahead. It changes no result.
+    #[must_use]
+    pub fn before(self, next: Option<&'a [i8]>) -> Self {
+        Self { next, ..self }
+    }
+
+    /// Where the bytes begin that will be read after these rows, those that follow in memory unless
+    /// [`View::before`] named others. No reference: it may lie behind all memory.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "nothing is asked for ahead there")
+    )]
+    pub(crate) fn next(self) -> *const i8 {
+        self.next
+            .map_or(self.data.as_ptr_range().end, <[i8]>::as_ptr)
     }
 
     /// Rows, the last tile's padding left out.

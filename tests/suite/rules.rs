@@ -238,7 +238,6 @@ fn unsafe_stays_in_kernels_and_pools() {
         "int-engine/src/kernels/",
         "int-engine/src/pool",
         "int-engine/src/buffer.rs",
-        "int-engine/examples/limits.rs",
         "int-engine/src/fill.rs",
         "int-engine/src/keccak.rs",
         "float-engine/src/forward/",

@@ -1,8 +1,8 @@
 //! What backends with registers of their own share: the walk over tiles and blocks of tokens, and the parts of a
 //! weighted sum that fill no register.
 
-use super::operands::{BLOCK, Form, Inputs, Out};
-use super::scalar::check;
+use super::operands::{BLOCK, Form, Inputs, Out, Values};
+use super::scalar::{by_pages, check};
 use crate::tiles::{GROUP, TILE, View};
 
 /// Bytes of one group of columns of a tile.
@@ -95,45 +95,30 @@ pub(super) fn each(
     }
 }
 
-/// Keys whose weighted values sum within int32: 512 * 2^15 * 127 < 2^31 (spec 1.14).
-const KEYS: usize = 512;
-
 /// A weighted sum whose products read each weight as an int16.
 ///
-/// `channels(w, values, width, n)` adds the sums over the keys of `w`, at most 512, to `n`, which is the longest
-/// beginning of the channels that is a multiple of `step`; `values` is `[w.len() / 4][width][4]`.
+/// `channels(w, values, width, n)` adds the sums over the keys of `w`, at most 64, to `n`, which is the longest
+/// beginning of the channels that is a multiple of `step`; `values` is `[w.len() / 4][width][4]`. The sums of a page fit
+/// int32: 64 * 2^15 * 127 < 2^31.
 ///
 /// # Panics
 /// When the lengths do not fit together.
 #[inline(always)]
 pub(super) fn weighted_sum(
     w: &[u16],
-    values: &[i8],
+    values: Values<'_>,
     n: &mut [i64],
     step: usize,
     mut channels: impl FnMut(&[u16], &[i8], usize, &mut [i64]),
 ) {
-    let width = n.len();
-    assert_eq!(
-        values.len(),
-        w.len().div_ceil(GROUP) * GROUP * width,
-        "whole groups of values, one value per weight and channel"
-    );
-    if width == 0 {
-        return;
-    }
+    let width = values.width();
     let whole = width - width % step;
-    for (w, values) in w.chunks(KEYS).zip(values.chunks(KEYS * width)) {
+    by_pages(w, values, n, |w, values, n| {
         channels(w, values, width, &mut n[..whole]);
         let groups = || w.chunks(GROUP).zip(values.chunks_exact(GROUP * width));
         if whole < width {
             for (w, values) in groups() {
-                let values = values[whole * GROUP..].chunks_exact(GROUP);
-                for (n, values) in n[whole..].iter_mut().zip(values) {
-                    for (&w, &v) in w.iter().zip(values) {
-                        *n += i64::from(w) * i64::from(v);
-                    }
-                }
+                add_channels(w, &values[whole * GROUP..], &mut n[whole..]);
             }
         }
         // The weight 2^15 was read as -2^15.
@@ -145,6 +130,16 @@ pub(super) fn weighted_sum(
                     }
                 }
             }
+        }
+    });
+}
+
+/// Adds the products of a group's weights to channels that fill no register; `values` `[channels][4]`.
+#[inline(always)]
+pub(super) fn add_channels(w: &[u16], values: &[i8], n: &mut [i64]) {
+    for (n, values) in n.iter_mut().zip(values.chunks_exact(GROUP)) {
+        for (&w, &v) in w.iter().zip(values) {
+            *n += i64::from(w) * i64::from(v);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::ops::requantize::Channels;
 use crate::ops::rope::CosSin;
 use crate::ops::rotation::HeadRotation;
 use crate::tiles::{self, TILE, Tiles, View};
-use operands::{Form, Inputs, Out};
+use operands::{Form, Inputs, Out, PAGE, Values};
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod aarch64;
@@ -29,6 +29,9 @@ mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+/// Bytes that are prefetched together.
+const LINE: usize = 64;
+
 /// The functions of one backend. Lengths that do not fit together are a caller's mistake and panic.
 #[derive(Debug)]
 pub struct Kernels {
@@ -43,11 +46,10 @@ pub struct Kernels {
     /// `linear(kernels, weights, inputs, scales, channels, out)`: spec 3.2, `gemm` and then `requantize` of each token's
     /// outputs with its scale, one per token or none. `kernels` is the table itself.
     pub linear: fn(&Self, View<'_>, Inputs<'_>, Option<&[TokenScale]>, Channels<'_>, Out<'_>),
-    /// `weighted_sum(w, values, n)`: `n[i] += sum_s w[s] * values[s][i]`; at most 32768 weights w_s <= 2^15.
+    /// `weighted_sum(w, values, n)`: `n[r][i] = sum_s w[r][s] * values[s][i]`; at most 32768 weights w_s <= 2^15 a row.
     ///
-    /// `values` in groups of four keys, `[keys / 4][n.len()][4]`, in -127 ..= 127, whole groups: what the last one holds
-    /// after the last key does not matter.
-    pub weighted_sum: fn(&[u16], &[i8], &mut [i64]),
+    /// `w` `[rows][keys]`, `n` `[rows][width]`; values in -127 ..= 127: |n| < 2^37.
+    pub weighted_sum: fn(&[u16], Values<'_>, &mut [i64]),
     /// The largest magnitude of a row of |u_i| <= 2^31 - 1; 0 for an empty row.
     pub max_abs: fn(&[i32]) -> u32,
     /// `quantize(u, m, q)`: spec 1.5 for a row of magnitudes at most m < 2^31; all zeros for m = 0.
@@ -142,17 +144,14 @@ impl Kernels {
         (self.gemm)(tiles.view(), inputs, Out::new(out, tiles.rows()));
     }
 
-    /// `weighted_sum` of row-major values, `[keys][n.len()]`, which are grouped for this one call.
+    /// `weighted_sum` of row-major values, `[keys][width]`, which are grouped for this one call.
     ///
     /// # Panics
     /// When the lengths do not fit together.
-    pub fn weigh(&self, w: &[u16], values: &[i8], n: &mut [i64]) {
-        assert_eq!(
-            values.len(),
-            w.len() * n.len(),
-            "one row of values per weight"
-        );
-        (self.weighted_sum)(w, &tiles::group_values(values, n.len()), n);
+    pub fn weigh(&self, w: &[u16], values: &[i8], width: usize, n: &mut [i64]) {
+        let grouped = tiles::group_values(values, width);
+        let pages: Vec<_> = grouped.chunks(PAGE * width).collect();
+        (self.weighted_sum)(w, Values::new(values.len() / width, width, &pages), n);
     }
 
     /// The portable backend, present everywhere.
@@ -215,16 +214,20 @@ impl Kernels {
 
 /// Asks for memory to be brought near the calling thread. It changes no result.
 #[inline]
-pub(crate) fn prefetch(bytes: &[i8]) {
-    #[cfg(target_arch = "x86_64")]
-    x86_64::prefetch(bytes);
-    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-    aarch64::prefetch(bytes);
-    #[cfg(not(any(
-        target_arch = "x86_64",
-        all(target_arch = "aarch64", target_endian = "little")
-    )))]
-    let _ = bytes;
+pub(crate) fn prefetch<T>(memory: &[T]) {
+    let start: *const u8 = memory.as_ptr().cast();
+    for offset in (0..size_of_val(memory)).step_by(LINE) {
+        let line = start.wrapping_add(offset);
+        #[cfg(target_arch = "x86_64")]
+        x86_64::prefetch(line);
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        aarch64::prefetch(line);
+        #[cfg(not(any(
+            target_arch = "x86_64",
+            all(target_arch = "aarch64", target_endian = "little")
+        )))]
+        let _ = line;
+    }
 }
 
 /// Why a backend cannot be had by name.

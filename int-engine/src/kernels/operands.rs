@@ -295,6 +295,77 @@ impl<'a> Out<'a> {
     }
 }
 
+/// Keys of a page of [`Values`]: whole groups.
+pub const PAGE: usize = 64;
+
+/// The values of consecutive keys, [`PAGE`] keys a page, each page in groups of four keys: `[PAGE / 4][width][4]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    keys: usize,
+    width: usize,
+    pages: &'a [&'a [i8]],
+}
+
+impl<'a> Values<'a> {
+    /// The last page may end with the group of the last key; what it holds after that key does not matter.
+    ///
+    /// # Panics
+    /// When the pages do not hold `keys` keys of `width` channels.
+    #[must_use]
+    pub fn new(keys: usize, width: usize, pages: &'a [&'a [i8]]) -> Self {
+        assert!(
+            pages.len() == keys.div_ceil(PAGE),
+            "one page for {PAGE} keys"
+        );
+        for (i, page) in pages.iter().enumerate() {
+            let len = (keys - i * PAGE).min(PAGE).next_multiple_of(GROUP) * width;
+            assert!(page.len() >= len, "whole groups of values");
+        }
+        Self { keys, width, pages }
+    }
+
+    /// Keys.
+    #[must_use]
+    pub fn keys(self) -> usize {
+        self.keys
+    }
+
+    /// Channels.
+    #[must_use]
+    pub fn width(self) -> usize {
+        self.width
+    }
+
+    /// The pages.
+    #[must_use]
+    pub fn pages(self) -> &'a [&'a [i8]] {
+        self.pages
+    }
+
+    /// Each page with its keys: whole groups, `[keys / 4][width][4]`.
+    pub fn groups(self) -> impl Iterator<Item = (Range<usize>, &'a [i8])> {
+        self.pages.iter().enumerate().map(move |(i, page)| {
+            let keys = i * PAGE..self.keys.min((i + 1) * PAGE);
+            let len = keys.len().next_multiple_of(GROUP) * self.width;
+            (keys, &page[..len])
+        })
+    }
+
+    /// The rows of `weights`, `[rows][keys]`, and `sums`, `[rows][width]`.
+    ///
+    /// # Panics
+    /// When the lengths do not fit together.
+    #[must_use]
+    pub fn rows(self, weights: &[u16], sums: &[i64]) -> usize {
+        let rows = sums.len().checked_div(self.width).unwrap_or(0);
+        assert!(
+            sums.len() == rows * self.width && weights.len() == rows * self.keys,
+            "one weight per row and key, one sum per row and channel"
+        );
+        rows
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

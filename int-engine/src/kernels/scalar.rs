@@ -1,6 +1,6 @@
 //! The portable backend: the definitions themselves, in plain Rust.
 
-use super::operands::{Form, Inputs, Out};
+use super::operands::{Form, Inputs, Out, Values};
 use super::{Kernels, heads};
 use crate::ops::attention::{self, Normalizer, QueryScale};
 #[cfg(debug_assertions)]
@@ -13,7 +13,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     form: |_| Form::Blocks { flip: 0 },
     gemm,
     linear: super::linear_by_panels,
-    weighted_sum: attention::weighted_sum,
+    weighted_sum,
     max_abs: dynq::max_abs,
     quantize: dynq::quantize,
     sum_squares: rms::sum_squares,
@@ -43,6 +43,28 @@ pub(super) fn check(weights: View<'_>, inputs: Inputs<'_>, out: &Out<'_>, form: 
         out.tokens() == inputs.tokens() && out.rows() == weights.rows(),
         "one output per row and token"
     );
+}
+
+/// The sums of each row, page by page: `add(weights, values, sums)` adds those of a page.
+#[inline(always)]
+pub(super) fn by_pages(
+    w: &[u16],
+    values: Values<'_>,
+    n: &mut [i64],
+    mut add: impl FnMut(&[u16], &[i8], &mut [i64]),
+) {
+    let _ = values.rows(w, n);
+    n.fill(0);
+    for (keys, page) in values.groups() {
+        let rows = w.chunks_exact(values.keys());
+        for (w, n) in rows.zip(n.chunks_exact_mut(values.width())) {
+            add(&w[keys.clone()], page, n);
+        }
+    }
+}
+
+fn weighted_sum(w: &[u16], values: Values<'_>, n: &mut [i64]) {
+    by_pages(w, values, n, attention::weighted_sum);
 }
 
 /// Products of half a tile's rows with a group, a lane each.

@@ -374,7 +374,7 @@ mod tests {
         #[test]
         #[should_panic(expected = "spec 3.6: n = sum w * v8")]
         fn a_weight_that_was_not_narrowed() {
-            KERNELS().weigh(&[1 << 15, u16::MAX], &[127, 127], &mut [0]);
+            KERNELS().weigh(&[1 << 15, u16::MAX], &[127, 127], 1, &mut [0]);
         }
 
         #[test]

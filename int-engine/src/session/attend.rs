@@ -3,40 +3,40 @@
 use super::cache::KvCache;
 use super::plan::Plan;
 use crate::halt::{Fault, try_resize};
-use crate::kernels::operands::{Inputs, Out};
+use crate::kernels::operands::{Inputs, Out, PAGE, Values};
 use crate::model::Layer;
 use crate::ops::attention::{Normalizer, QueryScale};
 
-/// Queries that share one pass over the keys.
-const QUERIES: usize = 24;
+/// Rows of dot products of one call: query heads times tokens.
+const ROWS: usize = 32;
 
-/// Memory for [`attend`].
+/// Memory for [`attend`]. A row belongs to one query head of one token, `[tokens][group]`.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// `[tile][group][head_dim]`.
+    /// `[rows][head_dim]`.
     queries: Vec<i8>,
     /// As `queries`, packed.
     packed: Vec<i8>,
-    /// `[tile][group][keys]`.
+    /// `[rows][keys]`.
     dots: Vec<i32>,
-    /// `[tile][group][keys]`.
+    /// `[rows][keys]`.
     weights: Vec<u16>,
     /// `[keys]`.
     mk: Vec<u16>,
     mv: Vec<u16>,
-    /// `[tile][group]`.
+    /// `[rows]`.
     normalizers: Vec<Normalizer>,
-    /// `[tile][group][head_dim]`.
+    /// `[rows][head_dim]`.
     sums: Vec<i64>,
 }
 
 /// Tokens of one call.
 pub(super) fn tile(group: usize) -> usize {
-    (QUERIES / group).max(1)
+    (ROWS / group).max(1)
 }
 
 impl Scratch {
-    /// Makes room for `tokens` tokens that see at most `keys` keys.
+    /// Makes room for runs of at most `tokens` tokens that see at most `keys` keys.
     pub(super) fn reserve(&mut self, plan: &Plan, tokens: usize, keys: usize) -> Result<(), Fault> {
         let config = plan.model.config();
         let (hd, group) = (config.head_dim(), config.group());
@@ -78,7 +78,7 @@ pub(super) struct Queries<'a> {
 }
 
 /// Attention of the heads that share kv head `kv_head`, for at most [`tile`] tokens; `out` is
-/// `[tokens][group][head_dim]`.
+/// `[tokens][group * head_dim]`.
 ///
 /// The cache holds every position up to the last token's.
 pub(super) fn attend(
@@ -88,7 +88,7 @@ pub(super) fn attend(
     kv_head: usize,
     queries: Queries<'_>,
     scratch: &mut Scratch,
-    out: &mut [i32],
+    out: &mut Out<'_>,
 ) {
     let Queries { first, q8, mq } = queries;
     let (config, kernels) = (plan.model.config(), plan.kernels);
@@ -105,27 +105,36 @@ pub(super) fn attend(
         (kernels.form)(tokens * group),
         &mut scratch.packed,
     );
-    // Later tokens' keys are part of the product for the earlier ones, and are left out below.
+    // Later tokens' keys are part of the products for the earlier ones, and their weights are zero.
     let keys = first + tokens;
     let dots = &mut scratch.dots[..tokens * group * keys];
+    let mut pages = Vec::with_capacity(keys.div_ceil(PAGE));
     let mut start = 0;
-    for (len, head) in cache.head(index, kv_head, keys) {
+    let mut heads_of_pages = cache.head(index, kv_head, keys).peekable();
+    while let Some((len, head)) = heads_of_pages.next() {
+        let next = heads_of_pages.peek().map(|(_, next)| {
+            next.prefetch_scales();
+            next.keys
+        });
         let range = start..start + len;
         (kernels.gemm)(
-            head.keys(len),
+            head.keys(len).before(next),
             packed,
             Out::new(dots, keys).part(range.clone()),
         );
         scratch.mk[range.clone()].copy_from_slice(&head.mk[..len]);
         scratch.mv[range].copy_from_slice(&head.mv[..len]);
+        pages.push(head.values);
         start += len;
     }
     scratch.normalizers.clear();
+    let weights = &mut scratch.weights[..tokens * group * keys];
     let rows = dots.chunks_exact_mut(keys);
-    for (row, (dots, weights)) in rows.zip(scratch.weights.chunks_exact_mut(keys)).enumerate() {
+    for (row, (dots, weights)) in rows.zip(weights.chunks_exact_mut(keys)).enumerate() {
         let (token, head) = (row / group, kv_head * group + row % group);
         let visible = first + token + 1;
-        let (z, weights) = (&mut dots[..visible], &mut weights[..visible]);
+        let z = &mut dots[..visible];
+        let (weights, unseen) = weights.split_at_mut(visible);
         let scale = QueryScale::new(
             mq[token * heads + head],
             layer.score_mult,
@@ -133,21 +142,14 @@ pub(super) fn attend(
         );
         let top = (kernels.log_scores)(scale, z, &scratch.mk[..visible]);
         let normalizer = (kernels.softmax_weights)(z, top, &scratch.mv[..visible], weights);
+        unseen.fill(0);
         scratch.normalizers.push(normalizer);
     }
     let sums = &mut scratch.sums[..tokens * width];
-    sums.fill(0);
-    let mut start = 0;
-    for (len, head) in cache.head(index, kv_head, keys) {
-        let rows = sums.chunks_exact_mut(hd);
-        for (row, (sums, weights)) in rows.zip(scratch.weights.chunks_exact(keys)).enumerate() {
-            let visible = (first + row / group + 1).saturating_sub(start).min(len);
-            (kernels.weighted_sum)(&weights[start..start + visible], head.values(visible), sums);
-        }
-        start += len;
-    }
-    let rows = sums.chunks_exact(hd).zip(out.chunks_exact_mut(hd));
-    for ((sums, out), normalizer) in rows.zip(&scratch.normalizers) {
-        (kernels.attention_output)(*normalizer, sums, out);
+    (kernels.weighted_sum)(weights, Values::new(keys, hd, &pages), sums);
+    let rows = sums.chunks_exact(hd).zip(&scratch.normalizers);
+    for (row, (sums, &normalizer)) in rows.enumerate() {
+        let out = &mut out.token(row / group)[row % group * hd..][..hd];
+        (kernels.attention_output)(normalizer, sums, out);
     }
 }

@@ -7,11 +7,12 @@
 use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::halt::{Fault, try_resize};
+pub(super) use crate::kernels::operands::PAGE;
+use crate::kernels::prefetch;
 use crate::tiles::{self, GROUP, TILE, View};
 use std::sync::Arc;
 
-/// Positions of a page: whole tiles of keys and whole groups of values.
-pub(super) const PAGE: usize = 64;
+// Whole tiles of keys and whole groups of values.
 const _: () = assert!(PAGE % TILE == 0 && PAGE % GROUP == 0);
 
 /// What the sizes of a page depend on.
@@ -68,8 +69,10 @@ pub(super) struct Entry<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head<'a> {
     head_dim: usize,
-    keys: &'a [i8],
-    values: &'a [i8],
+    /// Tiles of all keys of the page.
+    pub(super) keys: &'a [i8],
+    /// All values of the page, `[PAGE / 4][head_dim][4]`.
+    pub(super) values: &'a [i8],
     sums: &'a [i32],
     pub(super) mk: &'a [u16],
     pub(super) mv: &'a [u16],
@@ -81,9 +84,11 @@ impl<'a> Head<'a> {
         View::new(len, self.head_dim, self.keys, self.sums)
     }
 
-    /// The values of the first `len` positions, whole groups.
-    pub(super) fn values(self, len: usize) -> &'a [i8] {
-        &self.values[..len.next_multiple_of(GROUP) * self.head_dim]
+    /// Asks for the sums of the keys and the scales to be brought near.
+    pub(super) fn prefetch_scales(&self) {
+        prefetch(self.sums);
+        prefetch(self.mk);
+        prefetch(self.mv);
     }
 }
 

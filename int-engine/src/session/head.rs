@@ -11,14 +11,16 @@ use crate::ops::fixed::{I31, bit_length, bit_length_64};
 use crate::ops::hadamard::Direction;
 use crate::ops::ratio::{TokenScale, ratio};
 use crate::ops::rms::{alignment, root};
+use crate::pool::lock;
 use crate::probe::{Op, Recorder};
+use std::sync::Mutex;
 
 /// Rows of the head whose logits one thread holds at a time when only the largest is wanted: whole panels.
 const ROWS: usize = 48;
 /// The same for a single token.
 const ROWS_OF_ONE: usize = 1024;
 /// Parts of the ids for each thread, so that one delayed thread costs less than its share.
-const PARTS: usize = 4;
+const PARTS: usize = 32;
 
 /// The head's quantised inputs and the memory to make them.
 #[derive(Debug, Default)]
@@ -32,20 +34,13 @@ pub(super) struct Head {
     scales: Vec<TokenScale>,
     wide: Vec<i64>,
     row: Vec<i32>,
-    /// What [`Head::greedy`] works with, one for each part of the ids.
-    shares: Vec<Share>,
+    /// Logits of some rows of the head, `[tokens][rows]`: one for each thread that searches.
+    logits: Mutex<Vec<Vec<i32>>>,
+    /// The largest logits of each part of the ids, `[parts][tokens]`.
+    best: Vec<Best>,
     /// The last result of [`Head::greedy`].
     ids: Vec<u32>,
     pub(super) recorder: Recorder,
-}
-
-/// One thread's share of the ids in a search for the largest logit.
-#[derive(Debug, Default)]
-struct Share {
-    /// Logits of some rows of the head, `[tokens][rows]`.
-    logits: Vec<i32>,
-    /// `[tokens]`.
-    best: Vec<Best>,
 }
 
 /// The largest logit seen so far and its id, the lowest of equals.
@@ -145,14 +140,16 @@ impl Head {
     /// Makes room for [`Head::greedy`] of at most `tokens` tokens, and for their inputs.
     pub(super) fn reserve_greedy(&mut self, plan: &Plan, tokens: usize) -> Result<(), Fault> {
         self.begin(plan.model.config(), tokens)?;
-        let (what, parts) = ("logits", PARTS * plan.pool.threads());
-        if self.shares.len() < parts {
-            self.shares.resize_with(parts, Share::default);
+        let (what, threads) = ("logits", plan.pool.threads());
+        let mut logits = lock(&self.logits);
+        if logits.len() < threads {
+            logits.resize_with(threads, Vec::new);
         }
-        for share in &mut self.shares {
-            grow(&mut share.logits, ROWS_OF_ONE.max(ROWS * tokens), what)?;
-            try_reserve(&mut share.best, tokens, what)?;
+        for logits in &mut *logits {
+            grow(logits, ROWS_OF_ONE.max(ROWS * tokens), what)?;
         }
+        drop(logits);
+        try_reserve(&mut self.best, PARTS * threads * tokens, what)?;
         try_reserve(&mut self.ids, tokens, what)
     }
 
@@ -167,30 +164,30 @@ impl Head {
         let scales = &self.scales[..tokens];
         let parts = PARTS * plan.pool.threads();
         let len = accepted.div_ceil(parts).next_multiple_of(ROWS);
-        let ranges = (0..accepted).step_by(len);
-        let mut shares: Vec<_> = ranges
-            .map(|first| first..accepted.min(first + len))
-            .zip(&mut self.shares)
-            .collect();
-        plan.pool.chunks_mut(&mut shares, 1, |_, share| {
-            let (range, Share { logits, best }) = &mut share[0];
-            best.clear();
-            best.resize(tokens, NOTHING);
-            for first in range.clone().step_by(rows) {
-                let last = range.end.min(first + rows);
-                let logits = &mut logits[..tokens * (last - first)];
-                let mut out = Out::new(logits, last - first);
-                let matrix = plan.head().part(first..last);
-                matrix.product(plan, inputs, Some(scales), I31, &mut out);
-                for (t, best) in best.iter_mut().enumerate() {
-                    best.take(plan.kernels, first, out.token(t));
+        let parts = accepted.div_ceil(len);
+        self.best.clear();
+        self.best.resize(parts * tokens, NOTHING);
+        let memory = &self.logits;
+        plan.pool
+            .chunks_mut(&mut self.best, tokens.max(1), |part, best| {
+                let end = accepted.min((part + 1) * len);
+                let mut logits = lock(memory).pop().expect("one for each thread");
+                for first in (part * len..end).step_by(rows) {
+                    let last = end.min(first + rows);
+                    let logits = &mut logits[..tokens * (last - first)];
+                    let mut out = Out::new(logits, last - first);
+                    let matrix = plan.head().part(first..last);
+                    matrix.product(plan, inputs, Some(scales), I31, &mut out);
+                    for (t, best) in best.iter_mut().enumerate() {
+                        best.take(plan.kernels, first, out.token(t));
+                    }
                 }
-            }
-        });
+                lock(memory).push(logits);
+            });
         self.ids.clear();
         self.ids.extend((0..tokens).map(|t| {
             let better = |a: Best, b: Best| if b.logit > a.logit { b } else { a };
-            let found = shares.iter().map(|(_, share)| share.best[t]);
+            let found = self.best.iter().skip(t).step_by(tokens).copied();
             found.fold(NOTHING, better).id
         }));
         &self.ids

@@ -76,7 +76,7 @@ pub(crate) struct Pass {
     b: Vec<i32>,
     /// Values, `[tokens][kv_width]`.
     c: Vec<i32>,
-    /// The attention's output, `[kv_heads][tokens][group][head_dim]`.
+    /// The attention's output, `[tokens][heads][head_dim]`.
     attended: Vec<i32>,
     /// `[tokens][head_dim / 2]`.
     angles: Vec<(i32, i32)>,

@@ -155,9 +155,10 @@ impl Plan {
 
     /// Rows of a part when the rows of some matrices are split over the threads for `tokens` inputs.
     fn part_rows(&self, rows: usize, tokens: usize) -> usize {
-        // A few parts a thread, so that one delayed thread costs less than its share.
+        // Several parts a thread, so that the threads end together. A single token's parts are short: a thread's own ones
+        // follow each other in memory.
         let (parts, grain) = match (tokens, (self.kernels.form)(tokens)) {
-            (1, _) => (2, TILE),
+            (1, _) => (16, TILE),
             (_, Form::Blocks { .. }) => (6, PANEL),
             (_, Form::Tiles) => (8, 2 * TILE),
         };

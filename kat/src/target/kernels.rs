@@ -227,7 +227,7 @@ impl Ops for KernelsTarget {
         let mut w = vec![0; keys];
         let normalizer = (self.kernels.softmax_weights)(&mut z, top, &mv, &mut w);
         let mut n = vec![0; hd];
-        self.kernels.weigh(&w, &v8, &mut n);
+        self.kernels.weigh(&w, &v8, hd, &mut n);
         let mut out = vec![0; hd];
         (self.kernels.attention_output)(normalizer, &n, &mut out);
         wide(&out)

@@ -332,7 +332,7 @@ fn family_15_the_sum_of_weights_is_never_zero() {
                     assert!(*m != 0 || *w == 0, "{}: no scale, no weight", kernels.name);
                 }
                 let mut sums = vec![0i64; 4];
-                kernels.weigh(&w, &vec![127; 4 * keys], &mut sums);
+                kernels.weigh(&w, &vec![127; 4 * keys], 4, &mut sums);
                 let total: i64 = w.iter().map(|&w| i64::from(w)).sum();
                 assert!(sums.iter().all(|&s| s == 127 * total), "{}", kernels.name);
                 let mut out = vec![0; 4];

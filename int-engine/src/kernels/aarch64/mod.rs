@@ -5,11 +5,9 @@ pub(super) mod neon;
 
 /// Asks for memory in the second-level cache.
 #[inline]
-pub(super) fn prefetch(bytes: &[i8]) {
-    for line in bytes.chunks(64) {
-        // SAFETY: a prefetch may name any address and changes nothing.
-        unsafe {
-            core::arch::asm!("prfm pldl2keep, [{}]", in(reg) line.as_ptr(), options(nostack, preserves_flags));
-        }
+pub(super) fn prefetch(line: *const u8) {
+    // SAFETY: a prefetch may name any address and changes nothing.
+    unsafe {
+        core::arch::asm!("prfm pldl2keep, [{}]", in(reg) line, options(nostack, preserves_flags));
     }
 }

@@ -6,18 +6,20 @@ mod letter;
 mod linear;
 mod operations;
 mod softmax;
+mod sums;
 
 use super::Kernels;
-use super::operands::{Form, Inputs, Out};
+use super::operands::{BLOCK, Form, Inputs, Out};
 use crate::ops::fixed::I31;
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
 use crate::seeded::Rng;
-use crate::tiles::{GROUP, Tiles, group_values};
+use crate::tiles::Tiles;
 use heads::rotate_heads;
 use linear::linear;
 use operations::{attention_output, head_norm, head_rows, rope};
 use softmax::softmax;
+use sums::weighted_sum;
 
 /// Equality of a kernel's row and the formula's.
 fn same<T: Copy + Into<i128>>(got: &[T], want: &[i128], context: &str) {
@@ -112,7 +114,7 @@ pub(super) fn operands(k: &Kernels) {
     let forms = [0, 0x80].map(|flip| Form::Blocks { flip });
     for form in forms.into_iter().chain([Form::Tiles]) {
         // The matrix unit takes a single token as the vector unit does.
-        if form == (k.form)(1) || form == (k.form)(2) {
+        if [1, 2, BLOCK].iter().any(|&tokens| form == (k.form)(tokens)) {
             continue;
         }
         let refused = std::panic::catch_unwind(|| {
@@ -121,51 +123,6 @@ pub(super) fn operands(k: &Kernels) {
             (k.gemm)(tiles.view(), inputs, Out::new(&mut [0; 32], 16));
         });
         assert!(refused.is_err(), "{}: {form:?}", k.name);
-    }
-}
-
-pub(super) fn weighted_sum(k: &Kernels) {
-    let mut rng = Rng(2);
-    for width in [2, 14, 16, 18, 32, 48, 64, 66, 80, 128, 256] {
-        // Around 512 keys, whose sums fit int32, and more than four times as many.
-        for keys in [0, 1, 2, 3, 31, 511, 512, 513, 1025, 2049] {
-            for case in 0..4 {
-                let w: Vec<u16> = (0..keys)
-                    .map(|_| match case {
-                        0 => 1 << 15,
-                        1 => (1 << 15) - 1,
-                        _ => (rng.next() % ((1 << 15) + 1)) as u16,
-                    })
-                    .collect();
-                let values = if case < 3 {
-                    vec![if case == 0 { -127 } else { 127 }; keys * width]
-                } else {
-                    rng.bytes(keys * width)
-                };
-                let mut n: Vec<i64> = (0..(width + GUARD) as i64).collect();
-                // What follows the last key in its group does not matter.
-                let mut grouped = group_values(&values, width);
-                for s in keys..keys.next_multiple_of(GROUP) {
-                    for i in 0..width {
-                        grouped[(s / GROUP * width + i) * GROUP + s % GROUP] = 127;
-                    }
-                }
-                (k.weighted_sum)(&w, &grouped, &mut n[..width]);
-                for (i, &n) in n.iter().enumerate() {
-                    // After the last channel nothing is added.
-                    let keys_of = if i < width { keys } else { 0 };
-                    let want: i128 = (0..keys_of)
-                        .map(|s| i128::from(w[s]) * i128::from(values[s * width + i]))
-                        .sum();
-                    assert_eq!(
-                        i128::from(n),
-                        want + i as i128,
-                        "{}: {keys} keys of {width}, channel {i}, case {case}",
-                        k.name
-                    );
-                }
-            }
-        }
     }
 }
 

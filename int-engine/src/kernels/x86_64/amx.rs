@@ -11,6 +11,7 @@
 #![allow(clippy::incompatible_msrv)]
 
 mod product;
+mod sums;
 
 use super::super::operands::{Form, INPUT_TILE, Inputs, Out};
 use super::super::{Kernels, linear_by_panels, scalar};
@@ -40,11 +41,12 @@ pub(crate) fn kernels() -> Option<&'static Kernels> {
         (has_unit() && permitted()).then_some(Kernels {
             name: "amx",
             form: |tokens| match tokens {
-                0 | 1 => (avx512::KERNELS.form)(tokens),
+                0..=4 => (avx512::KERNELS.form)(tokens),
                 _ => Form::Tiles,
             },
             gemm,
             linear,
+            weighted_sum: sums::weighted_sum,
             ..*base
         })
     };
@@ -170,8 +172,22 @@ fn multiply<const END: u8>(
     // SAFETY: `kernels` hands out the table only where the unit and the features of `avx512` may be used; the pointers are
     // those of slices of whole tiles and of an exclusive output with one element per row and token.
     unsafe {
+        configured(|| product.run::<END>());
+    }
+}
+
+/// Calls `f` with the unit configured.
+///
+/// # Safety
+/// The unit may be used.
+unsafe fn configured(f: impl FnOnce()) {
+    // SAFETY: the caller's.
+    unsafe {
         asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly, preserves_flags));
-        product.run::<END>();
+    }
+    f();
+    // SAFETY: the caller's.
+    unsafe {
         asm!("tilerelease", options(nostack, nomem, preserves_flags));
     }
 }

@@ -8,6 +8,7 @@ mod dots;
 mod heads;
 pub(super) mod rows;
 mod softmax;
+mod sums;
 
 use super::super::operands::Form;
 use super::super::{Kernels, linear_by_panels};
@@ -31,7 +32,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     form: |_| Form::Blocks { flip: 0x80 },
     gemm: dots::gemm,
     linear: linear_by_panels,
-    weighted_sum: dots::weighted_sum,
+    weighted_sum: sums::weighted_sum,
     max_abs,
     quantize: rows::quantize,
     sum_squares,

@@ -18,17 +18,15 @@ macro_rules! compiled_with {
 pub(super) mod amx;
 pub(super) mod avx2;
 pub(super) mod avx512;
+pub(super) mod avxvnni;
 
 /// Asks for memory in the second-level cache.
 #[inline]
-pub(super) fn prefetch(bytes: &[i8]) {
+pub(super) fn prefetch(line: *const u8) {
     use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-    for line in bytes.chunks(64) {
-        // SAFETY: a prefetch may name any address, and SSE is part of x86-64.
-        #[allow(unused_unsafe)]
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T1>(line.as_ptr());
-        }
+    // SAFETY: a prefetch may name any address, and SSE is part of x86-64.
+    #[allow(unused_unsafe)]
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T1>(line.cast());
     }
 }
-pub(super) mod avxvnni;

@@ -1,18 +1,19 @@
 //! The attention half of a layer: queries, keys, values, the cache, and the o projection.
 
 use super::{Pass, QK_LIMIT, Run, grain, with_scratch};
-use crate::kernels::operands::{BLOCK, Out};
+use crate::kernels::operands::{BLOCK, Out, PAGE};
 use crate::model::Layer;
 use crate::ops::fixed::{I16, I31};
 use crate::ops::ratio::norm_scale;
 use crate::pool::lock;
 use crate::probe::Op;
 use crate::session::attend::{self, Queries, attend};
-use crate::session::cache::{Entry, HeadMut, PAGE};
+use crate::session::cache::{Entry, HeadMut};
 use crate::session::heads::{
     K_OPS, Q_OPS, QUANT, quantize_heads, rotate_and_quantize, rotate_heads,
 };
 use crate::session::plan::{Matrix, Plan, Product};
+use std::cmp::Reverse;
 
 impl Pass {
     /// The products of the normalised input with q, k and v.
@@ -157,31 +158,34 @@ impl Pass {
     /// Attention of every token over its session's cache, which holds the token's own position.
     pub(super) fn attention(&mut self, plan: &Plan, layer: (usize, &Layer), runs: &[Run<'_>]) {
         let config = plan.model.config();
-        let (heads, qw) = (config.heads(), config.q_width());
+        let (heads, kv_heads, qw) = (config.heads(), config.kv_heads(), config.q_width());
         let (width, tile) = (
             config.group() * config.head_dim(),
             attend::tile(config.group()),
         );
         let mut items = Vec::new();
         let mut rest = &mut self.attended[..];
-        for g in 0..config.kv_heads() {
-            let mut token = 0;
-            for run in runs {
-                for start in (0..run.ids.len()).step_by(tile) {
-                    let len = tile.min(run.ids.len() - start);
-                    let (out, after) = rest.split_at_mut(len * width);
-                    let queries = Queries {
-                        first: run.first + start,
-                        q8: &self.q8[token * qw..][..len * qw],
-                        mq: &self.mq[token * heads..][..len * heads],
-                    };
+        let mut token = 0;
+        for run in runs {
+            for start in (0..run.ids.len()).step_by(tile) {
+                let len = tile.min(run.ids.len() - start);
+                let (rows, after) = rest.split_at_mut(len * qw);
+                let queries = Queries {
+                    first: run.first + start,
+                    q8: &self.q8[token * qw..][..len * qw],
+                    mq: &self.mq[token * heads..][..len * heads],
+                };
+                let mut rows = Out::new(rows, qw);
+                for g in 0..kv_heads {
+                    let (out, others) = rows.split(width);
                     items.push((g, &*run.cache, queries, out));
-                    (token, rest) = (token + len, after);
+                    rows = others;
                 }
+                (token, rest) = (token + len, after);
             }
         }
-        // The parts with the most keys first.
-        items.reverse();
+        // The same keys and values one after the other, and those of most keys first.
+        items.sort_by_key(|(g, _, queries, _)| (*g, Reverse(queries.first)));
         let scratch = &self.scratch;
         plan.pool.each(&mut items, |_, item| {
             let (g, cache, queries, out) = item;
@@ -206,25 +210,18 @@ impl Pass {
         layer: &Layer,
         tokens: usize,
     ) {
-        let config = plan.model.config();
-        let qw = config.q_width();
-        let (width, grain) = (config.group() * config.head_dim(), grain(plan, tokens));
-        let (attended, recorder) = (&self.attended[..tokens * qw], &self.recorder);
-        let mut items: Vec<_> = self.a[..tokens * qw]
+        let qw = plan.model.config().q_width();
+        let (grain, recorder) = (grain(plan, tokens), &self.recorder);
+        let mut items: Vec<_> = self.attended[..tokens * qw]
             .chunks_mut(grain * qw)
             .zip(self.codes.chunks_mut(grain * qw))
             .zip(self.scales.chunks_mut(grain))
             .zip(self.positions.chunks(grain))
             .collect();
-        plan.pool.each(&mut items, |i, item| {
+        plan.pool.each(&mut items, |_, item| {
             let (((rows, codes), scales), positions) = item;
             let rows = rows.chunks_exact_mut(qw).zip(codes.chunks_exact_mut(qw));
-            for (t, (((row, codes), scale), &position)) in
-                (i * grain..).zip(rows.zip(&mut **scales).zip(*positions))
-            {
-                for (g, row) in row.chunks_exact_mut(width).enumerate() {
-                    row.copy_from_slice(&attended[(g * tokens + t) * width..][..width]);
-                }
+            for ((row, codes), (scale, &position)) in rows.zip(scales.iter_mut().zip(*positions)) {
                 if PROBED {
                     lock(recorder).rows(position, Op::Attend, row, qw);
                 }

@@ -11,7 +11,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::super::super::blocks::{self, Block, LINE, Sums, group_weights};
-use super::super::super::operands::{Inputs, Out};
+use super::super::super::operands::{Inputs, Out, Values};
 use crate::tiles::{GROUP, TILE, View};
 use core::arch::x86_64::*;
 
@@ -165,7 +165,7 @@ unsafe fn store<const T: usize>(acc: &[[__m256i; T]; 2], sums: Sums) {
 /// Channels of a register of values, four keys each, widened to int16.
 const CHANNELS: usize = 4;
 
-pub(super) fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
+pub(super) fn weighted_sum(w: &[u16], values: Values<'_>, n: &mut [i64]) {
     blocks::weighted_sum(w, values, n, CHANNELS, |w, values, width, n| {
         let mut first = 0;
         while first < n.len() {
@@ -185,7 +185,7 @@ pub(super) fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
     });
 }
 
-/// Adds the sums over at most 512 keys for the 4 * C channels from `first` on, whose number it returns.
+/// Adds the sums over at most 64 keys for the 4 * C channels from `first` on, whose number it returns.
 ///
 /// # Safety
 /// AVX2; `values` is the groups of `w`, each of `width` channels, and first + 4 * C <= width.

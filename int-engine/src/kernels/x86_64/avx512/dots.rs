@@ -1,4 +1,4 @@
-//! Matrix products and weighted sums with `vpdpbusd`.
+//! Matrix products with `vpdpbusd`.
 //!
 //! `vpdpbusd` adds to each int32 lane four products of an unsigned byte and a signed one, and wraps: nothing saturates
 //! on the way, so a sum is exact whenever its value fits int32, in any order.
@@ -6,9 +6,6 @@
 //! `gemm`: an input x, -127 to 127, arrives as the unsigned byte x + 128 ([`Inputs`] in blocks, `flip` 0x80), so that
 //! `sum w (x + 128) = sum w x + 128 sum w`, and each accumulator starts at minus 128 times its row's sum. Padding columns
 //! have weight 0. The result is `sum w x`, |sum| <= 65536 * 127^2 < 2^30.
-//!
-//! `weighted_sum`: a weight, 0 to 2^15, is 256 * high + low. The sums of both halves fit int32 (at most
-//! 32768 * 255 * 127 < 2^31), and so does their combination for [`RUN`] keys: 64 * 2^15 * 127 < 2^31.
 #![allow(unsafe_code)]
 // Compilers before 1.89 do not build for x86-64 with these kernels: their intrinsics are younger than the crate's
 // declared version, which the other targets keep.
@@ -31,8 +28,6 @@ const NEAR: usize = 16;
 const PANEL: usize = 3;
 /// Steps of the inner loop together.
 const STEPS: usize = 4;
-/// Keys whose weighted sum is taken in int32; whole groups.
-const RUN: usize = 64;
 
 pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
     scalar::check(weights, inputs, &out, Form::Blocks { flip: 0x80 });
@@ -50,6 +45,7 @@ pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
         sums: weights.sums().as_ptr(),
         groups: weights.groups(),
         rows: weights.rows(),
+        next: weights.next(),
         out: out.as_mut_ptr(),
         stride: out.stride(),
     };
@@ -72,6 +68,8 @@ struct Product {
     sums: *const i32,
     groups: usize,
     rows: usize,
+    /// What will be read after the last tile.
+    next: *const i8,
     out: *mut i32,
     stride: usize,
 }
@@ -171,11 +169,14 @@ impl Product {
     /// The features; valid operands; the last of the tiles begins before the last row's end.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
     unsafe fn panel<const NV: usize>(self, row: usize, inputs: Inputs<'_>) {
+        let following = row / TILE + NV;
         let mut request = Request {
-            // The panel that follows in memory, if there is one: a request of any address is harmless.
-            next: self
-                .tiles
-                .wrapping_add((row / TILE + NV) * self.groups * LINE),
+            // A request of any address is harmless.
+            next: if following * TILE < self.rows {
+                self.tiles.wrapping_add(following * self.groups * LINE)
+            } else {
+                self.next
+            },
             lines: (STEPS * PANEL).div_ceil(inputs.tokens().div_ceil(BLOCK)),
         };
         let mut first = 0;
@@ -305,114 +306,4 @@ unsafe fn step<const MR: usize, const NV: usize>(
         }
     }
     acc
-}
-
-pub(super) fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
-    let width = n.len();
-    assert_eq!(
-        values.len(),
-        w.len().next_multiple_of(GROUP) * width,
-        "whole groups of values, one value per weight and channel"
-    );
-    if width == 0 {
-        return;
-    }
-    for (w, values) in w.chunks(RUN).zip(values.chunks(RUN * width)) {
-        // SAFETY: `kernels` hands out the table only on a CPU with these features; `values` are whole groups, one for
-        // each four weights or the rest of them, of as many channels as `n`.
-        unsafe {
-            let halves = Halves::of(w);
-            let mut at = 0;
-            while at < width {
-                let channels = match (width - at).div_ceil(TILE) {
-                    1 => 1,
-                    2 | 3 => 2,
-                    4..=7 => 4,
-                    _ => 8,
-                };
-                match channels {
-                    1 => halves.sum::<1>(values, at, n),
-                    2 => halves.sum::<2>(values, at, n),
-                    4 => halves.sum::<4>(values, at, n),
-                    _ => halves.sum::<8>(values, at, n),
-                }
-                at += channels * TILE;
-            }
-        }
-    }
-}
-
-/// The low and the high bytes of at most [`RUN`] weights, four in each element, filled up with zeros.
-struct Halves {
-    low: [i32; RUN / GROUP],
-    high: [i32; RUN / GROUP],
-    groups: usize,
-}
-
-impl Halves {
-    /// # Safety
-    /// The features; at most [`RUN`] weights.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    unsafe fn of(w: &[u16]) -> Self {
-        let mut halves = Self {
-            low: [0; RUN / GROUP],
-            high: [0; RUN / GROUP],
-            groups: w.len().div_ceil(GROUP),
-        };
-        let (low, high) = (halves.low.as_mut_ptr(), halves.high.as_mut_ptr());
-        for (i, w) in w.chunks(32).enumerate() {
-            // SAFETY: the mask has one bit for each weight; 32 bytes, 8 elements, lie behind 8 i, as i < RUN / 32.
-            unsafe {
-                let mask = u32::MAX >> (32 - w.len());
-                let w = _mm512_maskz_loadu_epi16(mask, w.as_ptr().cast());
-                _mm256_storeu_si256(low.add(8 * i).cast(), _mm512_cvtepi16_epi8(w));
-                let w = _mm512_srli_epi16::<8>(w);
-                _mm256_storeu_si256(high.add(8 * i).cast(), _mm512_cvtepi16_epi8(w));
-            }
-        }
-        halves
-    }
-
-    /// Adds the sums of the channels from `at`, at most 16 NV.
-    ///
-    /// # Safety
-    /// The features; `values` `[groups][n.len()][4]`; `at` + 16 (NV - 1) below `n.len()`.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    unsafe fn sum<const NV: usize>(&self, values: &[i8], at: usize, n: &mut [i64]) {
-        let width = n.len();
-        let channels = TILE.min(width - at - (NV - 1) * TILE);
-        // All but the last run of channels are whole.
-        let last = (u32::from(u16::MAX) >> (TILE - channels)) as u16;
-        let mask = |i: usize| if i + 1 == NV { last } else { u16::MAX };
-        // SAFETY: loads and stores of the last channels are masked.
-        unsafe {
-            let mut sums = [[_mm512_setzero_si512(); 2]; NV];
-            let mut line = values.as_ptr().add(at * GROUP);
-            for (&low, &high) in self.low[..self.groups].iter().zip(&self.high) {
-                let (low, high) = (_mm512_set1_epi32(low), _mm512_set1_epi32(high));
-                for (i, sums) in sums.iter_mut().enumerate() {
-                    let v = line.add(i * LINE).cast();
-                    let v = _mm512_maskz_loadu_epi32(mask(i), v);
-                    sums[0] = _mm512_dpbusd_epi32(sums[0], low, v);
-                    sums[1] = _mm512_dpbusd_epi32(sums[1], high, v);
-                }
-                line = line.wrapping_add(width * GROUP);
-            }
-            for (i, [low, high]) in sums.into_iter().enumerate() {
-                let sum = _mm512_add_epi32(low, _mm512_slli_epi32::<8>(high));
-                let n = n.as_mut_ptr().add(at + i * TILE);
-                let parts = [
-                    _mm512_castsi512_si256(sum),
-                    _mm512_extracti64x4_epi64::<1>(sum),
-                ];
-                for (half, part) in parts.into_iter().enumerate() {
-                    let n = n.wrapping_add(8 * half);
-                    let mask = (mask(i) >> (8 * half)) as u8;
-                    let old = _mm512_maskz_loadu_epi64(mask, n);
-                    let new = _mm512_add_epi64(old, _mm512_cvtepi32_epi64(part));
-                    _mm512_mask_storeu_epi64(n, mask, new);
-                }
-            }
-        }
-    }
 }

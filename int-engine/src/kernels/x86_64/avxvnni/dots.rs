@@ -15,8 +15,9 @@
 // As in the parent.
 #![allow(clippy::incompatible_msrv)]
 
-use super::super::super::blocks::{self, Block, LINE, Sums};
-use super::super::super::operands::{Inputs, Out};
+use super::super::super::blocks::{self, Block, LINE, Sums, add_channels};
+use super::super::super::operands::{Inputs, Out, PAGE, Values};
+use super::super::super::scalar::by_pages;
 use crate::tiles::{GROUP, TILE, View};
 use core::arch::x86_64::*;
 
@@ -27,7 +28,7 @@ const AHEAD: usize = 4096;
 /// Steps of the inner loop with independent sums, with a single token.
 const STEPS: usize = 4;
 /// Keys whose weighted sum is taken in int32; whole groups.
-const RUN: usize = 64;
+const RUN: usize = PAGE;
 
 pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, out: Out<'_>) {
     blocks::each(weights, inputs, out, 0x80, |block| {
@@ -205,18 +206,10 @@ unsafe fn store(acc: [__m256i; 2], sums: Sums) {
     }
 }
 
-pub(super) fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
-    let width = n.len();
-    assert_eq!(
-        values.len(),
-        w.len().next_multiple_of(GROUP) * width,
-        "whole groups of values, one value per weight and channel"
-    );
-    if width == 0 {
-        return;
-    }
+pub(super) fn weighted_sum(w: &[u16], values: Values<'_>, n: &mut [i64]) {
+    let width = values.width();
     let whole = width - width % LANES;
-    for (w, values) in w.chunks(RUN).zip(values.chunks(RUN * width)) {
+    by_pages(w, values, n, |w, values, n| {
         let halves = Halves::of(w);
         let mut first = 0;
         while first < whole {
@@ -230,16 +223,13 @@ pub(super) fn weighted_sum(w: &[u16], values: &[i8], n: &mut [i64]) {
                 }
             };
         }
-        let groups = w.chunks(GROUP).zip(values.chunks_exact(GROUP * width));
-        for (w, values) in groups {
-            let values = values[whole * GROUP..].chunks_exact(GROUP);
-            for (n, values) in n[whole..].iter_mut().zip(values) {
-                for (&w, &v) in w.iter().zip(values) {
-                    *n += i64::from(w) * i64::from(v);
-                }
+        if whole < width {
+            let groups = w.chunks(GROUP).zip(values.chunks_exact(GROUP * width));
+            for (w, values) in groups {
+                add_channels(w, &values[whole * GROUP..], &mut n[whole..]);
             }
         }
-    }
+    });
 }
 
 /// The low and the high bytes of at most [`RUN`] weights, those of a group together, filled up with zeros.

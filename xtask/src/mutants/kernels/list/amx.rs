@@ -3,6 +3,7 @@
 use super::{Mutant, m};
 
 const PRODUCT: &str = "kernels/x86_64/amx/product.rs";
+const SUMS: &str = "kernels/x86_64/amx/sums.rs";
 /// Its requantisation is that of AVX-512.
 const ROWS: &str = "kernels/x86_64/avx512/rows.rs";
 
@@ -136,5 +137,47 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "store",
         "the sums of the second rows with the second tokens are not stored",
         &[("store!(\"tmm3\", TOKENS * stride + TILE);", "")],
+    ),
+    m(
+        "weighted-sum-high",
+        SUMS,
+        "combine",
+        "correction: the high bytes of weights count half",
+        &[("high << 8", "high << 7")],
+    ),
+    m(
+        "weighted-sum-mask",
+        SUMS,
+        "split",
+        "tail: the last weight of a page is left out",
+        &[("(1u64 << left) - 1", "((1u64 << left) - 1) >> 1")],
+    ),
+    m(
+        "weighted-sum-signed",
+        SUMS,
+        "add",
+        "low bytes of weights are taken as signed",
+        &[("tdpbusd tmm0, tmm4, tmm7", "tdpbssd tmm0, tmm4, tmm7")],
+    ),
+    m(
+        "weighted-sum-second",
+        SUMS,
+        "block",
+        "tail: a second tile of rows is left out",
+        &[("!n1.is_empty()", "false")],
+    ),
+    m(
+        "weighted-sum-short-page",
+        SUMS,
+        "block",
+        "tail: a page that is not whole is read at the first channels",
+        &[("&line[at * GROUP..]", "&line[0 * at..]")],
+    ),
+    m(
+        "weighted-sum-runs",
+        SUMS,
+        "block",
+        "each run of keys has the weights of the first",
+        &[("run * RUN", "run * 0")],
     ),
 ];

@@ -108,19 +108,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[("whole < width", "false")],
     ),
     m(
-        "weighted-sum-keys",
-        BLOCKS,
-        "weighted_sum",
-        "sums of more than 512 keys wrap in int32",
-        &[
-            ("w.chunks(KEYS)", "w.chunks(4 * KEYS)"),
-            (
-                "values.chunks(KEYS * width)",
-                "values.chunks(4 * KEYS * width)",
-            ),
-        ],
-    ),
-    m(
         "weighted-sum-unsigned",
         DOTS,
         "channels",

@@ -6,6 +6,7 @@ const DOTS: &str = "kernels/x86_64/avx512/dots.rs";
 const ROWS: &str = "kernels/x86_64/avx512/rows.rs";
 const SOFTMAX: &str = "kernels/x86_64/avx512/softmax.rs";
 const HEADS: &str = "kernels/x86_64/avx512/heads.rs";
+const SUMS: &str = "kernels/x86_64/avx512/sums.rs";
 
 /// The one instruction of a step.
 const ADD_PRODUCTS: &str = r#"core::arch::asm!(
@@ -131,7 +132,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     m(
         "weighted-sum-tail",
-        DOTS,
+        SUMS,
         "sum",
         "tail: channels after the last are written",
         &[(
@@ -141,7 +142,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     m(
         "weighted-sum-edge",
-        DOTS,
+        SUMS,
         "sum",
         "tail: the last channel is left out",
         &[(
@@ -151,7 +152,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     m(
         "weighted-sum-high",
-        DOTS,
+        SUMS,
         "sum",
         "correction: the high bytes of weights count half",
         &[(
@@ -161,7 +162,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     m(
         "weighted-sum-saturates",
-        DOTS,
+        SUMS,
         "sum",
         "pairs of products with low bytes saturate in int16",
         &[(
@@ -171,8 +172,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     m(
         "weighted-sum-halves",
-        DOTS,
-        "of",
+        SUMS,
+        "fill",
         "high bytes of weights are those of a shift by 7",
         &[("_mm512_srli_epi16::<8>(w)", "_mm512_srli_epi16::<7>(w)")],
     ),
@@ -545,5 +546,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "head_unit::<N>(head.as_ptr())",
             "head_unit::<N>(row.as_ptr())",
         )],
+        "weighted-sum-rows",
+        SUMS,
+        "rows",
+        "the second of two rows has the weights of the first",
+        &[("w.chunks_exact(keys)", "std::iter::repeat(&w[..keys])")],
+    ),
+    m(
+        "weighted-sum-rest",
+        SUMS,
+        "sum",
+        "tail: keys after the last whole group are left out",
+        &[("div_ceil(GROUP);", "div_euclid(GROUP);")],
+    ),
+    m(
+        "weighted-sum-runs",
+        SUMS,
+        "rows",
+        "each run of keys meets the values of the first",
+        &[("&pages[run * PAGES..]", "&pages[run * 0..]")],
     ),
 ];

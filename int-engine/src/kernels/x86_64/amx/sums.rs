@@ -1,0 +1,228 @@
+//! Weighted sums of values of several rows with `tdpbusd`, which adds products of an unsigned and a signed byte.
+//!
+//! A weight, 0 to 2^15, is 256 * high + low. The sums of both halves fit int32, and so does their combination for [`RUN`]
+//! keys: 512 * 2^15 * 127 < 2^31. The first operand is the halves of the weights of 16 rows for a page of keys; the
+//! second is 16 channels of the page as it lies in memory.
+
+#![allow(unsafe_code)]
+// As in `avx512`.
+#![allow(clippy::incompatible_msrv)]
+// Register-only intrinsics are safe inside a function with the feature.
+#![allow(unused_unsafe)]
+
+use super::super::avx512;
+use super::{LINE, Tile, configured};
+use crate::kernels::operands::{PAGE, Values};
+use crate::tiles::{GROUP, TILE};
+use core::arch::asm;
+use core::arch::x86_64::*;
+use core::mem::MaybeUninit;
+
+/// Fewest rows for which the unit is used.
+const FEWEST: usize = 5;
+/// Rows of a tile of weights.
+const ROWS: usize = 16;
+/// Keys whose weighted sum is taken in int32: whole pages.
+const RUN: usize = 512;
+/// Pages of a run.
+const PAGES: usize = RUN / PAGE;
+
+/// The low and the high bytes of the weights of 16 rows for a page of keys.
+type Halves = [Tile<u8, { ROWS * PAGE }>; 2];
+/// Sums of 16 rows for 16 channels with the low and with the high bytes.
+type Sums = [Tile<i32, { ROWS * TILE }>; 2];
+
+pub(super) fn weighted_sum(w: &[u16], values: Values<'_>, n: &mut [i64]) {
+    let rows = values.rows(w, n);
+    let (keys, width) = (values.keys(), values.width());
+    if rows < FEWEST || width % TILE != 0 || keys == 0 {
+        return (avx512::KERNELS.weighted_sum)(w, values, n);
+    }
+    n.fill(0);
+    // SAFETY: the table that holds this function is handed out only where the unit may be used.
+    unsafe {
+        configured(|| {
+            for (w, n) in w
+                .chunks(2 * ROWS * keys)
+                .zip(n.chunks_mut(2 * ROWS * width))
+            {
+                let [first, second] = [
+                    &w[..w.len().min(ROWS * keys)],
+                    w.get(ROWS * keys..).unwrap_or(&[]),
+                ];
+                let (n0, n1) = n.split_at_mut(n.len().min(ROWS * width));
+                block([first, second], values, [n0, n1]);
+            }
+        });
+    }
+}
+
+/// The sums of at most 16 rows each, added to `n`; the second may be empty.
+///
+/// # Safety
+/// The unit is configured; `w` `[rows][keys]`, `n` `[rows][width]`, whole tiles of channels.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+unsafe fn block(w: [&[u16]; 2], values: Values<'_>, n: [&mut [i64]; 2]) {
+    let (keys, width) = (values.keys(), values.width());
+    let [n0, n1] = n;
+    let two = !n1.is_empty();
+    // Rows that there are not are never written; nor are their sums read.
+    let mut halves = [const { [const { MaybeUninit::<Halves>::uninit() }; 2] }; PAGES];
+    let mut sums = [const { [const { Tile([0; ROWS * TILE]) }; 2] }; 2];
+    let mut whole = Tile([0; PAGE / GROUP * LINE]);
+    for (run, pages) in values.pages().chunks(PAGES).enumerate() {
+        let first = run * RUN;
+        for (p, halves) in halves.iter_mut().enumerate().take(pages.len()) {
+            let start = first + p * PAGE;
+            for (w, halves) in w.iter().zip(halves) {
+                for (r, w) in w.chunks_exact(keys).enumerate() {
+                    // SAFETY: at most 16 rows.
+                    unsafe { split(&w[start..keys.min(start + PAGE)], r, halves.as_mut_ptr()) };
+                }
+            }
+        }
+        for at in (0..width).step_by(TILE) {
+            // SAFETY: the unit is configured; each page holds the channels, or is the last and is copied.
+            unsafe {
+                zero();
+                for (page, halves) in pages.iter().zip(&halves) {
+                    let (values, stride) = if page.len() >= PAGE * width {
+                        (page[at * GROUP..].as_ptr(), width * GROUP)
+                    } else {
+                        let lines = page.chunks_exact(width * GROUP);
+                        for (to, line) in whole.0.chunks_exact_mut(LINE).zip(lines) {
+                            to.copy_from_slice(&line[at * GROUP..][..LINE]);
+                        }
+                        (whole.0.as_ptr(), LINE)
+                    };
+                    add(halves, two, values, stride);
+                }
+                store(&mut sums, two);
+            }
+            for (sums, n) in sums.iter().zip([&mut *n0, &mut *n1]) {
+                combine(sums, n, width, at);
+            }
+        }
+    }
+}
+
+/// Puts the bytes of a row's weights for a page into place, filled up with zeros.
+///
+/// # Safety
+/// `halves` is writable; `row` below 16.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+unsafe fn split(w: &[u16], row: usize, halves: *mut Halves) {
+    debug_assert!(w.len() <= PAGE && row < ROWS);
+    // SAFETY: 32 weights a step by their mask; the row lies in both tiles.
+    unsafe {
+        let [low, high] = [0, 1].map(|half| {
+            let tile: *mut u8 = halves.cast::<Tile<u8, { ROWS * PAGE }>>().add(half).cast();
+            tile.add(row * PAGE)
+        });
+        for at in [0, PAGE / 2] {
+            let left = w.len().saturating_sub(at).min(PAGE / 2);
+            let mask = ((1u64 << left) - 1) as u32;
+            let w = _mm512_maskz_loadu_epi16(mask, w.as_ptr().wrapping_add(at).cast());
+            _mm256_storeu_si256(low.add(at).cast(), _mm512_cvtepi16_epi8(w));
+            let w = _mm512_srli_epi16::<8>(w);
+            _mm256_storeu_si256(high.add(at).cast(), _mm512_cvtepi16_epi8(w));
+        }
+    }
+}
+
+/// Adds the sums of a run to 16 channels from `at` of `n`, `[rows][width]`.
+#[inline(always)]
+fn combine([low, high]: &Sums, n: &mut [i64], width: usize, at: usize) {
+    let sums = low.0.chunks_exact(TILE).zip(high.0.chunks_exact(TILE));
+    for (n, (low, high)) in n.chunks_exact_mut(width).zip(sums) {
+        for (n, (low, high)) in n[at..at + TILE].iter_mut().zip(low.iter().zip(high)) {
+            *n += i64::from(low + (high << 8));
+        }
+    }
+}
+
+/// Clears the sums.
+///
+/// # Safety
+/// The unit is configured.
+unsafe fn zero() {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            options(nostack, nomem, preserves_flags)
+        );
+    }
+}
+
+/// Adds the products of a page: sums in tmm0 to tmm3, `[2 tiles of rows][low, high]`.
+///
+/// # Safety
+/// The unit is configured; 16 groups of 16 channels lie `stride` bytes apart at `values`.
+unsafe fn add(halves: &[MaybeUninit<Halves>; 2], two: bool, values: *const i8, stride: usize) {
+    let [[low, high], [second_low, second_high]] = halves.each_ref().map(|halves| {
+        let first = halves.as_ptr().cast::<Tile<u8, { ROWS * PAGE }>>();
+        [first, first.wrapping_add(1)]
+    });
+    // SAFETY: the caller's; the halves are whole tiles.
+    unsafe {
+        asm!(
+            "tileloadd tmm7, [{values} + {stride}*1]",
+            "tileloadd tmm4, [{low} + {line}*1]",
+            "tdpbusd tmm0, tmm4, tmm7",
+            "tileloadd tmm5, [{high} + {line}*1]",
+            "tdpbusd tmm1, tmm5, tmm7",
+            values = in(reg) values,
+            stride = in(reg) stride,
+            low = in(reg) low,
+            high = in(reg) high,
+            line = in(reg) PAGE,
+            options(nostack, readonly, preserves_flags)
+        );
+        if two {
+            asm!(
+                "tileloadd tmm4, [{low} + {line}*1]",
+                "tdpbusd tmm2, tmm4, tmm7",
+                "tileloadd tmm5, [{high} + {line}*1]",
+                "tdpbusd tmm3, tmm5, tmm7",
+                low = in(reg) second_low,
+                high = in(reg) second_high,
+                line = in(reg) PAGE,
+                options(nostack, readonly, preserves_flags)
+            );
+        }
+    }
+}
+
+/// Stores the sums.
+///
+/// # Safety
+/// The unit is configured.
+unsafe fn store(sums: &mut [Sums; 2], two: bool) {
+    let [[low, high], [second_low, second_high]] = sums;
+    // SAFETY: the caller's; whole tiles.
+    unsafe {
+        asm!(
+            "tilestored [{low} + {line}*1], tmm0",
+            "tilestored [{high} + {line}*1], tmm1",
+            low = in(reg) low,
+            high = in(reg) high,
+            line = in(reg) TILE * size_of::<i32>(),
+            options(nostack, preserves_flags)
+        );
+        if two {
+            asm!(
+                "tilestored [{low} + {line}*1], tmm2",
+                "tilestored [{high} + {line}*1], tmm3",
+                low = in(reg) second_low,
+                high = in(reg) second_high,
+                line = in(reg) TILE * size_of::<i32>(),
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Weighted sums of values with `vpdpbusd`.
+//!
+//! A weight, 0 to 2^15, is 256 * high + low. The sums of both halves fit int32 for any context (at most
+//! 32768 * 255 * 127 < 2^31), and so does their combination for [`RUN`] keys: 512 * 2^15 * 127 < 2^31.
+#![allow(unsafe_code)]
+// As in the parent.
+#![allow(clippy::incompatible_msrv)]
+// Register-only intrinsics are safe inside a function with the feature.
+#![allow(unused_unsafe)]
+
+use super::super::super::operands::{PAGE, Values};
+use crate::tiles::{GROUP, TILE};
+use core::arch::x86_64::*;
+
+/// Bytes of a line: a group of [`TILE`] channels.
+const LINE: usize = TILE * GROUP;
+/// Keys whose weighted sum is taken in int32: whole pages.
+const RUN: usize = 512;
+/// Pages of a run.
+const PAGES: usize = RUN / PAGE;
+/// Rows whose sums are taken together, so that each value is loaded once for both.
+const ROWS: usize = 2;
+/// Registers of channels whose sums of [`ROWS`] rows are taken together: 16 accumulators.
+const REGISTERS: usize = 4;
+
+pub(super) fn weighted_sum(w: &[u16], values: Values<'_>, n: &mut [i64]) {
+    let _ = values.rows(w, n);
+    n.fill(0);
+    let (keys, width) = (values.keys(), values.width());
+    if keys == 0 || n.is_empty() {
+        return;
+    }
+    for (w, n) in w.chunks(ROWS * keys).zip(n.chunks_mut(ROWS * width)) {
+        // SAFETY: `kernels` hands out the table only on a CPU with these features; `values` holds whole groups for every
+        // weight of a row.
+        unsafe {
+            if w.len() == ROWS * keys {
+                rows::<ROWS>(w, values, n);
+            } else {
+                rows::<1>(w, values, n);
+            }
+        }
+    }
+}
+
+/// The sums of MR rows, added to `n`.
+///
+/// # Safety
+/// The features; `w` `[MR][keys]`, `n` `[MR][width]`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+unsafe fn rows<const MR: usize>(w: &[u16], values: Values<'_>, n: &mut [i64]) {
+    let (keys, width, pages) = (values.keys(), values.width(), values.pages());
+    for (run, first) in (0..keys).step_by(RUN).enumerate() {
+        let len = RUN.min(keys - first);
+        let mut halves = [const { Halves::ZERO }; MR];
+        for (halves, w) in halves.iter_mut().zip(w.chunks_exact(keys)) {
+            // SAFETY: the features; at most RUN weights.
+            unsafe { halves.fill(&w[first..first + len]) };
+        }
+        let mut at = 0;
+        while at < width {
+            let part = Part {
+                pages: &pages[run * PAGES..],
+                keys: len,
+                width,
+                at,
+            };
+            // SAFETY: the features; `pages` begin with the run's, and `at` is below the width.
+            unsafe {
+                at += TILE
+                    * match (width - at).div_ceil(TILE) {
+                        1 => part.sum::<MR, 1>(&halves, n),
+                        2 | 3 => part.sum::<MR, 2>(&halves, n),
+                        _ => part.sum::<MR, REGISTERS>(&halves, n),
+                    };
+            }
+        }
+    }
+}
+
+/// The low and the high bytes of at most [`RUN`] weights, four in each element, filled up with zeros.
+struct Halves {
+    low: [i32; RUN / GROUP],
+    high: [i32; RUN / GROUP],
+}
+
+impl Halves {
+    const ZERO: Self = Self {
+        low: [0; RUN / GROUP],
+        high: [0; RUN / GROUP],
+    };
+
+    /// # Safety
+    /// The features; at most [`RUN`] weights.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    unsafe fn fill(&mut self, w: &[u16]) {
+        let (low, high) = (self.low.as_mut_ptr(), self.high.as_mut_ptr());
+        for (i, w) in w.chunks(32).enumerate() {
+            // SAFETY: the mask has one bit for each weight; 32 bytes, 8 elements, lie behind 8 i, as i < RUN / 32.
+            unsafe {
+                let mask = u32::MAX >> (32 - w.len());
+                let w = _mm512_maskz_loadu_epi16(mask, w.as_ptr().cast());
+                _mm256_storeu_si256(low.add(8 * i).cast(), _mm512_cvtepi16_epi8(w));
+                let w = _mm512_srli_epi16::<8>(w);
+                _mm256_storeu_si256(high.add(8 * i).cast(), _mm512_cvtepi16_epi8(w));
+            }
+        }
+    }
+}
+
+/// Some channels of a run of keys.
+struct Part<'a> {
+    /// The run's pages, and those that follow.
+    pages: &'a [&'a [i8]],
+    /// Keys of the run.
+    keys: usize,
+    width: usize,
+    /// The first channel.
+    at: usize,
+}
+
+impl Part<'_> {
+    /// Adds the sums of MR rows to at most 16 NV channels of `n`, `[MR][width]`; returns NV. With the first channels the
+    /// page that follows the one in use is requested from memory.
+    ///
+    /// # Safety
+    /// The features; the pages hold whole groups of the run's keys; `at` + 16 (NV - 1) below the width.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    unsafe fn sum<const MR: usize, const NV: usize>(
+        &self,
+        halves: &[Halves; MR],
+        n: &mut [i64],
+    ) -> usize {
+        let (width, at) = (self.width, self.at);
+        let channels = TILE.min(width - at - (NV - 1) * TILE);
+        // All but the last run of channels are whole.
+        let last = (u32::from(u16::MAX) >> (TILE - channels)) as u16;
+        let mask = |i: usize| if i + 1 == NV { last } else { u16::MAX };
+        let lines = if at == 0 {
+            (width * GROUP).div_ceil(LINE)
+        } else {
+            0
+        };
+        // SAFETY: loads and stores of the last channels are masked; requests of any address are harmless.
+        unsafe {
+            let mut sums = [[[_mm512_setzero_si512(); 2]; NV]; MR];
+            for (page, start) in (0..self.keys).step_by(PAGE).enumerate() {
+                let mut line = self.pages[page].as_ptr().add(at * GROUP);
+                let mut next = self.pages.get(page + 1).map_or(line, |page| page.as_ptr());
+                let groups = start / GROUP..self.keys.min(start + PAGE).div_ceil(GROUP);
+                for group in groups {
+                    let mut v = [_mm512_setzero_si512(); NV];
+                    for (i, v) in v.iter_mut().enumerate() {
+                        *v = _mm512_maskz_loadu_epi32(mask(i), line.add(i * LINE).cast());
+                    }
+                    for (sums, halves) in sums.iter_mut().zip(halves) {
+                        let low = _mm512_set1_epi32(*halves.low.get_unchecked(group));
+                        let high = _mm512_set1_epi32(*halves.high.get_unchecked(group));
+                        for (sums, &v) in sums.iter_mut().zip(&v) {
+                            sums[0] = _mm512_dpbusd_epi32(sums[0], low, v);
+                            sums[1] = _mm512_dpbusd_epi32(sums[1], high, v);
+                        }
+                    }
+                    for _ in 0..lines {
+                        _mm_prefetch::<_MM_HINT_T1>(next);
+                        next = next.wrapping_add(LINE);
+                    }
+                    line = line.wrapping_add(width * GROUP);
+                }
+            }
+            for (sums, n) in sums.into_iter().zip(n.chunks_exact_mut(width)) {
+                for (i, [low, high]) in sums.into_iter().enumerate() {
+                    let sum = _mm512_add_epi32(low, _mm512_slli_epi32::<8>(high));
+                    let n = n.as_mut_ptr().add(at + i * TILE);
+                    let parts = [
+                        _mm512_castsi512_si256(sum),
+                        _mm512_extracti64x4_epi64::<1>(sum),
+                    ];
+                    for (half, part) in parts.into_iter().enumerate() {
+                        let n = n.wrapping_add(8 * half);
+                        let mask = (mask(i) >> (8 * half)) as u8;
+                        let old = _mm512_maskz_loadu_epi64(mask, n);
+                        let new = _mm512_add_epi64(old, _mm512_cvtepi32_epi64(part));
+                        _mm512_mask_storeu_epi64(n, mask, new);
+                    }
+                }
+            }
+        }
+        NV
+    }
+}
