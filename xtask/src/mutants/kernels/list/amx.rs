@@ -153,13 +153,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[("(1u64 << left) - 1", "((1u64 << left) - 1) >> 1")],
     ),
     m(
-        "weighted-sum-signed",
-        SUMS,
-        "add",
-        "low bytes of weights are taken as signed",
-        &[("tdpbusd tmm0, tmm4, tmm7", "tdpbssd tmm0, tmm4, tmm7")],
-    ),
-    m(
         "weighted-sum-second",
         SUMS,
         "block",
@@ -171,7 +164,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         SUMS,
         "block",
         "tail: a page that is not whole is read at the first channels",
-        &[("&line[at * GROUP..]", "&line[0 * at..]")],
+        &[("&line[at * GROUP..][..LINE]", "&line[..LINE]")],
     ),
     m(
         "weighted-sum-runs",

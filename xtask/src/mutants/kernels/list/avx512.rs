@@ -546,18 +546,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "head_unit::<N>(head.as_ptr())",
             "head_unit::<N>(row.as_ptr())",
         )],
-        "weighted-sum-rows",
-        SUMS,
-        "rows",
-        "the second of two rows has the weights of the first",
-        &[("w.chunks_exact(keys)", "std::iter::repeat(&w[..keys])")],
     ),
     m(
         "weighted-sum-rest",
         SUMS,
         "sum",
         "tail: keys after the last whole group are left out",
-        &[("div_ceil(GROUP);", "div_euclid(GROUP);")],
+        &[(
+            "self.keys.min(start + PAGE).div_ceil(GROUP)",
+            "self.keys.min(start + PAGE) / GROUP",
+        )],
     ),
     m(
         "weighted-sum-runs",
