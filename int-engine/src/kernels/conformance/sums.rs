@@ -12,7 +12,7 @@ pub(super) fn weighted_sum(k: &Kernels) {
         0, 1, 2, 3, 31, 63, 64, 65, 127, 130, 511, 512, 513, 1025, 2049,
     ] {
         for width in [2, 14, 16, 18, 32, 48, 64, 66, 80, 128, 256] {
-            for number in 0..4 {
+            for number in 0..5 {
                 case(k, [1, keys, width], number);
             }
         }
@@ -21,7 +21,7 @@ pub(super) fn weighted_sum(k: &Kernels) {
     for rows in [0, 2, 3, 4, 5, 15, 16, 17, 31, 32, 33, 49] {
         for keys in [1, 64, 67, 577] {
             for width in [2, 16, 48, 80, 128] {
-                for number in 0..4 {
+                for number in 0..5 {
                     case(k, [rows, keys, width], number);
                 }
             }
@@ -55,7 +55,7 @@ fn case(k: &Kernels, [rows, keys, width]: [usize; 3], case: usize) {
             grouped[(s / GROUP * width + i) * GROUP + s % GROUP] = 127;
         }
     }
-    if case > 0 {
+    if case % 2 == 1 {
         grouped.resize(keys.next_multiple_of(PAGE) * width, -127);
     }
     let pages: Vec<&[i8]> = grouped.chunks(PAGE * width).collect();
