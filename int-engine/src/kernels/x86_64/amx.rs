@@ -1,4 +1,5 @@
-//! The matrix unit (AMX) for the products of several tokens; everything else, and a single token, as `avx512`.
+//! The matrix unit (AMX) for products of more than four tokens and weighted sums of as many rows; everything else as
+//! `avx512`.
 //!
 //! `tdpbssd` adds to each int32 of a tile the sums of four products of signed bytes, and wraps: nothing saturates on the
 //! way, so a sum is exact whenever its value fits int32, in any order: |sum| <= 65536 * 127^2 < 2^30. Its second operand

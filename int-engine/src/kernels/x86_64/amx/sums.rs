@@ -11,7 +11,7 @@
 #![allow(unused_unsafe)]
 
 use super::super::avx512;
-use super::{LINE, Tile, configured};
+use super::{LINE, configured};
 use crate::kernels::operands::{PAGE, Values};
 use crate::tiles::{GROUP, TILE};
 use core::arch::asm;
@@ -26,6 +26,10 @@ const ROWS: usize = 16;
 const RUN: usize = 512;
 /// Pages of a run.
 const PAGES: usize = RUN / PAGE;
+
+/// A tile in memory.
+#[repr(C, align(64))]
+struct Tile<T, const N: usize>([T; N]);
 
 /// The low and the high bytes of the weights of 16 rows for a page of keys.
 type Halves = [Tile<u8, { ROWS * PAGE }>; 2];
