@@ -202,7 +202,7 @@ impl std::fmt::Debug for Buffer {
 /// Address space for several buffers side by side, so that huge pages cover all of them but the last few bytes.
 ///
 /// Where [`Arena::reserve`] cannot have it, the buffers are made one by one.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Arena {
     pages: Pages,
     #[cfg(target_os = "linux")]
@@ -253,6 +253,7 @@ mod mapping {
     use std::ptr::{NonNull, null_mut};
 
     /// Whole pages that this value alone owns, readable and writable, zero until written; at least one line.
+    #[derive(Debug)]
     pub(super) struct Mapping {
         start: NonNull<Line>,
         lines: usize,

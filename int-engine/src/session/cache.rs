@@ -4,7 +4,7 @@
 //! groups of four positions, `[PAGE / 4][head_dim][4]`. A page that another owner holds too is copied before it is
 //! written, so what is shared never changes.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Arena, Buffer, Pages};
 use crate::config::Config;
 use crate::halt::{Fault, try_resize};
 pub(super) use crate::kernels::operands::PAGE;
@@ -37,16 +37,19 @@ impl Shape {
     fn values(self) -> usize {
         PAGE * self.head_dim
     }
+
+    /// Bytes of the keys and values of a page.
+    fn codes(self) -> usize {
+        self.slots() * (self.keys() + self.values())
+    }
 }
 
 /// The keys and values of [`PAGE`] positions. Each field is `[layers][kv_heads]` of what it says.
 #[derive(Debug)]
 pub(crate) struct Page {
     shape: Shape,
-    /// Tiles of `[PAGE]` keys.
-    keys: Buffer,
-    /// `[PAGE / 4][head_dim][4]`.
-    values: Buffer,
+    /// Tiles of `[PAGE]` keys of every layer and head, and then values, `[PAGE / 4][head_dim][4]`, of every one.
+    codes: Buffer,
     /// `[PAGE]`: the sum of each key's codes.
     sums: Vec<i32>,
     /// `[PAGE]`, 0 ..= 32767.
@@ -120,15 +123,11 @@ impl HeadMut<'_> {
 }
 
 impl Page {
-    fn new(shape: Shape) -> Result<Self, Fault> {
+    fn new(shape: Shape, arena: &mut Arena) -> Result<Self, Fault> {
         let what = "the KV cache";
-        let (mut keys, mut values) = (Buffer::default(), Buffer::default());
-        keys.grow(shape.slots() * shape.keys(), what)?;
-        values.grow(shape.slots() * shape.values(), what)?;
         let mut page = Self {
             shape,
-            keys,
-            values,
+            codes: arena.buffer(shape.codes(), what)?,
             sums: Vec::new(),
             mk: Vec::new(),
             mv: Vec::new(),
@@ -143,14 +142,13 @@ impl Page {
     /// Bytes of its keys and values.
     pub(super) fn bytes(&self) -> usize {
         let heads = self.shape.slots() * PAGE * (size_of::<i32>() + 2 * size_of::<u16>());
-        self.keys.bytes().len() + self.values.bytes().len() + heads
+        self.codes.bytes().len() + heads
     }
 
     /// A copy, or the report that the allocator refused.
-    fn try_clone(&self) -> Result<Self, Fault> {
-        let mut page = Self::new(self.shape)?;
-        page.keys.bytes_mut().copy_from_slice(self.keys.bytes());
-        page.values.bytes_mut().copy_from_slice(self.values.bytes());
+    fn try_clone(&self, arena: &mut Arena) -> Result<Self, Fault> {
+        let mut page = Self::new(self.shape, arena)?;
+        page.codes.bytes_mut().copy_from_slice(self.codes.bytes());
         page.sums.copy_from_slice(&self.sums);
         page.mk.copy_from_slice(&self.mk);
         page.mv.copy_from_slice(&self.mv);
@@ -161,10 +159,11 @@ impl Page {
         let s = self.shape;
         let slot = layer * s.kv_heads + kv_head;
         let positions = slot * PAGE..(slot + 1) * PAGE;
+        let (keys, values) = self.codes.bytes().split_at(s.slots() * s.keys());
         Head {
             head_dim: s.head_dim,
-            keys: &self.keys.bytes()[slot * s.keys()..][..s.keys()],
-            values: &self.values.bytes()[slot * s.values()..][..s.values()],
+            keys: &keys[slot * s.keys()..][..s.keys()],
+            values: &values[slot * s.values()..][..s.values()],
             sums: &self.sums[positions.clone()],
             mk: &self.mk[positions.clone()],
             mv: &self.mv[positions],
@@ -175,8 +174,9 @@ impl Page {
     fn layer_mut(&mut self, layer: usize) -> impl Iterator<Item = HeadMut<'_>> {
         let s = self.shape;
         let first = layer * s.kv_heads;
-        let keys = self.keys.bytes_mut()[first * s.keys()..].chunks_exact_mut(s.keys());
-        let values = self.values.bytes_mut()[first * s.values()..].chunks_exact_mut(s.values());
+        let (keys, values) = self.codes.bytes_mut().split_at_mut(s.slots() * s.keys());
+        let keys = keys[first * s.keys()..].chunks_exact_mut(s.keys());
+        let values = values[first * s.values()..].chunks_exact_mut(s.values());
         let sums = self.sums[first * PAGE..].chunks_exact_mut(PAGE);
         let mk = self.mk[first * PAGE..].chunks_exact_mut(PAGE);
         let mv = self.mv[first * PAGE..].chunks_exact_mut(PAGE);
@@ -199,6 +199,31 @@ impl Page {
 pub(crate) struct KvCache {
     shape: Shape,
     pages: Vec<Arc<Page>>,
+    room: Room,
+}
+
+/// Address space for pages to come, side by side, so that huge pages of memory cover them.
+#[derive(Debug, Default)]
+struct Room {
+    arena: Arena,
+    /// Pages that it has room for.
+    pages: usize,
+}
+
+impl Room {
+    /// Pages of which room is made at once.
+    const TOGETHER: usize = 64;
+
+    /// Room for at least one page.
+    fn arena(&mut self, shape: Shape) -> &mut Arena {
+        if self.pages == 0 {
+            let sizes = std::iter::repeat_n(shape.codes(), Self::TOGETHER);
+            self.arena = Arena::reserve(sizes, Pages::default());
+            self.pages = Self::TOGETHER;
+        }
+        self.pages -= 1;
+        &mut self.arena
+    }
 }
 
 impl KvCache {
@@ -210,6 +235,7 @@ impl KvCache {
                 head_dim: config.head_dim(),
             },
             pages: Vec::new(),
+            room: Room::default(),
         }
     }
 
@@ -217,13 +243,14 @@ impl KvCache {
     pub(super) fn reserve(&mut self, first: usize, end: usize) -> Result<(), Fault> {
         for page in self.pages.iter_mut().skip(first / PAGE) {
             if Arc::get_mut(page).is_none() {
-                *page = Arc::new(page.try_clone()?);
+                *page = Arc::new(page.try_clone(self.room.arena(self.shape))?);
             }
         }
         let pages = end.div_ceil(PAGE);
         crate::halt::try_reserve(&mut self.pages, pages, "the KV cache")?;
         while self.pages.len() < pages {
-            self.pages.push(Arc::new(Page::new(self.shape)?));
+            let arena = self.room.arena(self.shape);
+            self.pages.push(Arc::new(Page::new(self.shape, arena)?));
         }
         Ok(())
     }
@@ -260,6 +287,7 @@ impl KvCache {
         Self {
             shape: self.shape,
             pages,
+            room: Room::default(),
         }
     }
 
