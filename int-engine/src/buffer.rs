@@ -2,8 +2,8 @@
 //!
 //! On Linux a buffer of [`HUGE`] bytes or more is a mapping of its own: its pages are zero, and take memory only when
 //! they are first written, so a buffer of known final size costs address space at once and memory as it fills. Elsewhere
-//! the allocator gives everything, and memory doubles as a buffer grows. Who makes a buffer says which [`Pages`] it has;
-//! what it holds is the same.
+//! the allocator gives everything, and memory doubles as a buffer grows. An `Arena` is one mapping for several buffers
+//! side by side. Who makes a buffer says which [`Pages`] it has; what it holds is the same.
 #![allow(unsafe_code)]
 
 use crate::halt::{Fault, try_reserve};

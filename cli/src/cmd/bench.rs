@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Limits, decode and prefill only, in less than a minute
     #[arg(long)]
     quick: bool,
-    /// A blob to measure
+    /// A blob to measure beside the random model; with --quick, in place of it
     #[arg(long, value_name = "FILE")]
     blob: Option<PathBuf>,
     /// Parts to measure [default: all]: decode, prefill, kernels, threads, products, batch, verify, load, memory, drafts
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Undisturbed samples of every figure
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..=100))]
     samples: u8,
-    /// Longest context and prompt to measure
+    /// Longest context and prompt of this engine's figures
     #[arg(long, value_name = "TOKENS", default_value = "4096")]
     max_context: usize,
     /// Threads [default: all]
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// Measure nothing: take the samples from a record
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "blob", "only", "threads", "llama", "candle", "gguf", "record"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "blob", "only", "threads", "llama", "candle", "gguf", "blob_gguf", "record", "samples", "max_context"])]
     from: Option<PathBuf>,
     /// Write decode.svg, prefill.svg, batch.svg and threads.svg to DIR
     #[arg(long, value_name = "DIR")]
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     /// Put the figures into a Markdown page, between its marks
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// Fail when a goal is missed
+    /// Exit with code 3 when a goal is missed or was not measured
     #[arg(long)]
     assert: bool,
     /// Print one line of JSON in place of tables

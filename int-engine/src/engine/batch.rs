@@ -194,10 +194,12 @@ impl Batch {
                 Ok(found) => break found,
                 Err((index, fault)) => {
                     self.turn = turn;
-                    let Some(i) = index else {
-                        return Err(fault);
-                    };
-                    self.fail(i, fault);
+                    match index {
+                        Some(i) => self.fail(i, fault),
+                        None if self.done.is_empty() => return Err(fault),
+                        // Who has left hears of it now; the fault comes again.
+                        None => break Vec::new(),
+                    }
                     turn = self.turn;
                 }
             }

@@ -95,7 +95,7 @@ impl Trust {
             self.pause = PAUSE.0;
         }
         if failed {
-            self.right -= self.right / 8;
+            self.right -= self.right / 4;
         }
     }
 }

@@ -37,7 +37,7 @@ const LINE: usize = 64;
 pub struct Kernels {
     /// The backend's name, as [`Kernels::by_name`] takes it.
     pub name: &'static str,
-    /// The form in which `gemm` takes the inputs of so many tokens.
+    /// The form in which `gemm` and `linear` take the inputs of so many tokens.
     pub form: fn(usize) -> Form,
     /// `gemm(weights, inputs, out)`: `out[t][r] = sum_k weights[r][k] * inputs[t][k]` in int32.
     ///

@@ -1,4 +1,6 @@
-//! The operands of [`Kernels::gemm`](super::Kernels::gemm) besides the matrix: packed inputs and a strided output.
+//! The operands of the kernels besides the matrix: packed inputs and a strided output of
+//! [`Kernels::gemm`](super::Kernels::gemm) and `linear`, the values of
+//! [`Kernels::weighted_sum`](super::Kernels::weighted_sum) in pages.
 #![allow(unsafe_code)]
 
 use crate::tiles::GROUP;
@@ -107,9 +109,13 @@ impl<'a> Inputs<'a> {
     /// Inputs that [`Form::pack_block`] has packed block by block.
     ///
     /// # Panics
-    /// When `data` is too short.
+    /// When `data` is too short, or there are more than 65536 columns.
     #[must_use]
     pub fn packed(tokens: usize, cols: usize, form: Form, data: &'a [i8]) -> Self {
+        assert!(
+            cols <= 65536 && tokens <= data.len(),
+            "memory for every token, at most 65536 columns"
+        );
         Self {
             form,
             tokens,
@@ -314,7 +320,7 @@ impl<'a> Values<'a> {
     #[must_use]
     pub fn new(keys: usize, width: usize, pages: &'a [&'a [i8]]) -> Self {
         assert!(
-            pages.len() == keys.div_ceil(PAGE),
+            pages.len() == keys.div_ceil(PAGE) && width.checked_mul(PAGE).is_some(),
             "one page for {PAGE} keys"
         );
         for (i, page) in pages.iter().enumerate() {
@@ -359,7 +365,7 @@ impl<'a> Values<'a> {
     pub fn rows(self, weights: &[u16], sums: &[i64]) -> usize {
         let rows = sums.len().checked_div(self.width).unwrap_or(0);
         assert!(
-            sums.len() == rows * self.width && weights.len() == rows * self.keys,
+            sums.len() == rows * self.width && rows.checked_mul(self.keys) == Some(weights.len()),
             "one weight per row and key, one sum per row and channel"
         );
         rows

@@ -55,6 +55,9 @@ pub(super) fn by_pages(
 ) {
     let _ = values.rows(w, n);
     n.fill(0);
+    if n.is_empty() {
+        return;
+    }
     for (keys, page) in values.groups() {
         let rows = w.chunks_exact(values.keys());
         for (w, n) in rows.zip(n.chunks_exact_mut(values.width())) {

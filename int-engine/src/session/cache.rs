@@ -4,7 +4,7 @@
 //! groups of four positions, `[PAGE / 4][head_dim][4]`. A page that another owner holds too is copied before it is
 //! written, so what is shared never changes.
 
-use crate::buffer::{Arena, Buffer, Pages};
+use crate::buffer::{Arena, Buffer, HUGE, Pages};
 use crate::config::Config;
 use crate::halt::{Fault, try_resize};
 pub(super) use crate::kernels::operands::PAGE;
@@ -208,20 +208,24 @@ struct Room {
     arena: Arena,
     /// Pages that it has room for.
     pages: usize,
+    /// Pages that room was made for last.
+    made: usize,
 }
 
 impl Room {
-    /// Pages of which room is made at once.
+    /// Most pages of which room is made at once.
     const TOGETHER: usize = 64;
 
-    /// Room for at least one page.
+    /// Room for at least one page: for twice as many as last time, at most [`Room::TOGETHER`]. Pages that are much
+    /// smaller than a huge one have memory of their own: alone, they would take whole huge pages.
     fn arena(&mut self, shape: Shape) -> &mut Arena {
-        if self.pages == 0 {
-            let sizes = std::iter::repeat_n(shape.codes(), Self::TOGETHER);
+        if self.pages == 0 && shape.codes() >= HUGE / 2 {
+            self.made = (2 * self.made).clamp(4, Self::TOGETHER);
+            let sizes = std::iter::repeat_n(shape.codes(), self.made);
             self.arena = Arena::reserve(sizes, Pages::default());
-            self.pages = Self::TOGETHER;
+            self.pages = self.made;
         }
-        self.pages -= 1;
+        self.pages = self.pages.saturating_sub(1);
         &mut self.arena
     }
 }

@@ -1,8 +1,8 @@
 //! A forward pass: some tokens of some sessions on their way through the layers together (spec 3.3).
 //!
 //! A layer is a few phases. In those of the matrix products the threads share the rows of the matrices, so every weight
-//! is read once for all tokens; in the others they share the tokens, and in attention pairs of tokens and kv heads. All
-//! meet between phases. A single token's phases between products run on the calling thread.
+//! is read once for all tokens; in the others they share the tokens, and in attention pairs of a run of tokens and a kv
+//! head. All meet between phases. A single token's phases between products run on the calling thread.
 
 mod attention;
 mod mlp;

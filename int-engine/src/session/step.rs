@@ -67,7 +67,8 @@ fn admit(plan: &Plan, pass: &mut Pass, members: &mut [Member<'_>]) -> Result<(),
 }
 
 /// Makes room in the pass. Where there is too little, it is the fault of the first feed, in the order of the keys that
-/// they see, that sees too many, unless already the fewest are too many.
+/// they see, that sees too many; where already the fewest are too many, of the one that sees the most, unless a single
+/// key is too many.
 fn reserve(
     plan: &Plan,
     pass: &mut Pass,
@@ -82,10 +83,17 @@ fn reserve(
     let mut order: Vec<_> = members.iter().map(keys).enumerate().collect();
     order.sort_by_key(|&(_, keys)| keys);
     let fewest = order.first().map_or(0, |&(_, keys)| keys);
+    let last = order.last().map(|&(i, _)| i);
     let mut index = None;
     for (i, keys) in order {
         if pass.reserve(plan, tokens, keys).is_err() {
-            index = (keys > fewest).then_some(i);
+            index = if keys > fewest {
+                Some(i)
+            } else if pass.reserve(plan, tokens, 1).is_ok() {
+                last
+            } else {
+                None
+            };
             break;
         }
     }

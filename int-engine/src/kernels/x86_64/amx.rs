@@ -6,7 +6,8 @@
 //! is 16 groups of four columns of 16 rows, which is a kilobyte of a matrix in tiles as it lies in memory; its first is
 //! 16 tokens by 64 columns, a kilobyte of inputs in tiles ([`Form::Tiles`]).
 //!
-//! The unit's state belongs to a thread and is zero outside of a product: each call configures it and releases it.
+//! The unit's state belongs to a thread and is zero outside of a call of these kernels: each configures it and releases
+//! it.
 #![allow(unsafe_code)]
 // As in `avx512`.
 #![allow(clippy::incompatible_msrv)]

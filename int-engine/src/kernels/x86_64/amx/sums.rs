@@ -141,7 +141,7 @@ fn combine([low, high]: &Sums, n: &mut [i64], width: usize, at: usize) {
     let sums = low.0.chunks_exact(TILE).zip(high.0.chunks_exact(TILE));
     for (n, (low, high)) in n.chunks_exact_mut(width).zip(sums) {
         for (n, (low, high)) in n[at..at + TILE].iter_mut().zip(low.iter().zip(high)) {
-            *n += i64::from(low + (high << 8));
+            *n += i64::from(low.wrapping_add(high << 8));
         }
     }
 }
@@ -158,6 +158,10 @@ unsafe fn zero() {
             "tilezero tmm1",
             "tilezero tmm2",
             "tilezero tmm3",
+            out("tmm0") _,
+            out("tmm1") _,
+            out("tmm2") _,
+            out("tmm3") _,
             options(nostack, nomem, preserves_flags)
         );
     }
@@ -185,6 +189,11 @@ unsafe fn add(halves: &[MaybeUninit<Halves>; 2], two: bool, values: *const i8, s
             low = in(reg) low,
             high = in(reg) high,
             line = in(reg) PAGE,
+            out("tmm0") _,
+            out("tmm1") _,
+            out("tmm4") _,
+            out("tmm5") _,
+            out("tmm7") _,
             options(nostack, readonly, preserves_flags)
         );
         if two {
@@ -196,6 +205,10 @@ unsafe fn add(halves: &[MaybeUninit<Halves>; 2], two: bool, values: *const i8, s
                 low = in(reg) second_low,
                 high = in(reg) second_high,
                 line = in(reg) PAGE,
+                out("tmm2") _,
+                out("tmm3") _,
+                out("tmm4") _,
+                out("tmm5") _,
                 options(nostack, readonly, preserves_flags)
             );
         }
