@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 type GoOn<'a> = &'a mut dyn FnMut(u32) -> ControlFlow<()>;
 
-fn tiny() -> Arc<Model> {
-    model(Dims {
+fn tiny_dims() -> Dims {
+    Dims {
         hidden: 12,
         layers: 1,
         heads: 2,
@@ -29,7 +29,11 @@ fn tiny() -> Arc<Model> {
         head_dim: 4,
         intermediate: 20,
         ..dims()
-    })
+    }
+}
+
+fn tiny() -> Arc<Model> {
+    model(tiny_dims())
 }
 
 fn small_engine(model: &Arc<Model>) -> CpuEngine {
@@ -261,14 +265,8 @@ fn batches() {
 fn loads() {
     // Constants in more than one piece, and metadata.
     let bytes = blob(Dims {
-        hidden: 12,
-        layers: 1,
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 4,
-        intermediate: 20,
         vocab: 20_000,
-        ..dims()
+        ..tiny_dims()
     });
     let len = bytes.len() as u64;
     let push = |size: usize| {

@@ -17,6 +17,8 @@ use std::ops::Range;
 pub const TILE: usize = 16;
 /// Columns of a group.
 pub const GROUP: usize = 4;
+/// Bytes of a line: a group of a tile.
+pub const LINE: usize = TILE * GROUP;
 
 /// A matrix of int8 in tiles, with the sum of each row.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]

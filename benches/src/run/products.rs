@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use int_engine::buffer::Buffer;
-use int_engine::kernels::Kernels;
 use int_engine::kernels::operands::{Form, Inputs, Out};
+use int_engine::kernels::{Kernels, PANEL};
 use int_engine::tiles::{TILE, View};
 
 use crate::Error;
@@ -14,8 +14,6 @@ use crate::limits::{Crew, together};
 use crate::rounds::Contender;
 use crate::subject::{Subject, products};
 
-/// Rows that several tokens meet at a time, as in the engine.
-const PANEL: usize = 6 * TILE;
 /// Tokens of the two measurements, and how often a sample makes all products.
 const SIZES: [(usize, usize); 2] = [(1, 16), (128, 1)];
 

@@ -3,10 +3,8 @@
 
 use super::operands::{BLOCK, Form, Inputs, Out, Values};
 use super::scalar::{by_pages, check};
+pub(super) use crate::tiles::LINE;
 use crate::tiles::{GROUP, TILE, View};
-
-/// Bytes of one group of columns of a tile.
-pub(super) const LINE: usize = TILE * GROUP;
 
 /// A tile against the tokens of a block.
 #[derive(Clone, Copy)]

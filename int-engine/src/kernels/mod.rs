@@ -5,7 +5,7 @@
 //! equal the scalar backend on every input of the stated domains. The choice is a value held by its owner:
 //! there is no global and nothing is read from the environment.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, LINE};
 use crate::ops::attention::{Normalizer, QueryScale};
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
@@ -28,9 +28,6 @@ pub mod operands;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
-
-/// Bytes that are prefetched together.
-const LINE: usize = 64;
 
 /// The functions of one backend. Lengths that do not fit together are a caller's mistake and panic.
 #[derive(Debug)]
@@ -90,7 +87,7 @@ pub struct Kernels {
 
 /// Rows of a product that are requantised while their accumulators are in the cache, when there are several tokens: a
 /// multiple of what the backends multiply at once.
-pub(crate) const PANEL: usize = 6 * TILE;
+pub const PANEL: usize = 6 * TILE;
 
 /// [`Kernels::linear`] in two steps for each panel.
 fn linear_by_panels(

@@ -6,7 +6,7 @@ use crate::ops::attention::{self, Normalizer, QueryScale};
 #[cfg(debug_assertions)]
 use crate::ops::proven::{Columns, DOT_PRODUCT};
 use crate::ops::{dynq, hadamard, head_norm, requantize, rms, rope, rows, swiglu};
-use crate::tiles::{GROUP, TILE, View};
+use crate::tiles::{GROUP, LINE, TILE, View};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "scalar",
@@ -103,7 +103,6 @@ fn widen(group: &[i8]) -> [i16; GROUP] {
 /// `tile` `[groups][16][4]`, `block` `[groups][tokens][4]`.
 #[inline(always)]
 fn tile_sums(tile: &[i8], block: &[i8], tokens: usize, token: usize) -> [i32; TILE] {
-    const LINE: usize = TILE * GROUP;
     let step = tokens * GROUP;
     let mut sums = [0; TILE];
     for half in 0..2 {

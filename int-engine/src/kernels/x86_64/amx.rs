@@ -20,12 +20,10 @@ use super::super::{Kernels, linear_by_panels, scalar};
 use super::avx512;
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
-use crate::tiles::{GROUP, TILE, View};
+use crate::tiles::{GROUP, LINE, TILE, View};
 use core::arch::asm;
 use product::{PLAIN, Product, SCALED, SUMS};
 
-/// Bytes of a line: a group of a tile of weights.
-const LINE: usize = TILE * GROUP;
 /// Tokens of a tile of inputs, and columns.
 const TOKENS: usize = INPUT_TILE[0];
 const COLS: usize = INPUT_TILE[1];
@@ -175,6 +173,28 @@ fn multiply<const END: u8>(
     // those of slices of whole tiles and of an exclusive output with one element per row and token.
     unsafe {
         configured(|| product.run::<END>());
+    }
+}
+
+/// Clears tmm0 to tmm3.
+///
+/// # Safety
+/// The unit is configured.
+#[inline]
+unsafe fn clear() {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            out("tmm0") _,
+            out("tmm1") _,
+            out("tmm2") _,
+            out("tmm3") _,
+            options(nostack, nomem, preserves_flags)
+        );
     }
 }
 

@@ -8,7 +8,7 @@ mod dots;
 mod heads;
 pub(super) mod rows;
 mod softmax;
-mod sums;
+pub(super) mod sums;
 
 use super::super::operands::Form;
 use super::super::{Kernels, linear_by_panels};

@@ -9,10 +9,10 @@
 #![allow(clippy::incompatible_msrv)]
 
 use super::super::avx512::rows::{Constants, Requantizer, lanes};
-use super::{BYTES, COLS, GROUPS, LINE, TOKENS};
+use super::{BYTES, COLS, GROUPS, TOKENS, clear};
 use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
-use crate::tiles::TILE;
+use crate::tiles::{LINE, TILE};
 use core::arch::asm;
 use core::arch::x86_64::*;
 
@@ -245,17 +245,7 @@ impl Product<'_> {
         // SAFETY: the caller's; `whole` steps of every tile in use lie in memory. The rest of a tile of weights is
         // copied to a tile filled up with zeros, and inputs are filled up with zeros.
         unsafe {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tilezero tmm2",
-                "tilezero tmm3",
-                out("tmm0") _,
-                out("tmm1") _,
-                out("tmm2") _,
-                out("tmm3") _,
-                options(nostack, nomem, preserves_flags)
-            );
+            clear();
             for _ in 0..whole {
                 self.step::<END>(block, at, waiting, share);
                 at.x = at.x.map(|x| x.wrapping_add(TOKENS * COLS));

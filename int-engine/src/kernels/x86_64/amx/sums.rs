@@ -11,9 +11,10 @@
 #![allow(unused_unsafe)]
 
 use super::super::avx512;
-use super::{LINE, configured};
+use super::super::avx512::sums::{PAGES, RUN, SPLIT};
+use super::{clear, configured};
 use crate::kernels::operands::{PAGE, Values};
-use crate::tiles::{GROUP, TILE};
+use crate::tiles::{GROUP, LINE, TILE};
 use core::arch::asm;
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
@@ -22,11 +23,6 @@ use core::mem::MaybeUninit;
 const FEWEST: usize = 5;
 /// Rows of a tile of weights.
 const ROWS: usize = 16;
-/// Keys whose weighted sum is taken in int32: whole pages.
-const RUN: usize = 512;
-/// Pages of a run.
-const PAGES: usize = RUN / PAGE;
-
 /// A tile in memory.
 #[repr(C, align(64))]
 struct Tile<T, const N: usize>([T; N]);
@@ -50,12 +46,9 @@ pub(super) fn weighted_sum(w: &[u16], values: Values<'_>, n: &mut [i64]) {
                 .chunks(2 * ROWS * keys)
                 .zip(n.chunks_mut(2 * ROWS * width))
             {
-                let [first, second] = [
-                    &w[..w.len().min(ROWS * keys)],
-                    w.get(ROWS * keys..).unwrap_or(&[]),
-                ];
+                let (w0, w1) = w.split_at(w.len().min(ROWS * keys));
                 let (n0, n1) = n.split_at_mut(n.len().min(ROWS * width));
-                block([first, second], values, [n0, n1]);
+                block([w0, w1], values, [n0, n1]);
             }
         });
     }
@@ -65,7 +58,7 @@ pub(super) fn weighted_sum(w: &[u16], values: Values<'_>, n: &mut [i64]) {
 ///
 /// # Safety
 /// The unit is configured; `w` `[rows][keys]`, `n` `[rows][width]`, whole tiles of channels.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn block(w: [&[u16]; 2], values: Values<'_>, n: [&mut [i64]; 2]) {
     let (keys, width) = (values.keys(), values.width());
     let [n0, n1] = n;
@@ -88,7 +81,7 @@ unsafe fn block(w: [&[u16]; 2], values: Values<'_>, n: [&mut [i64]; 2]) {
         for at in (0..width).step_by(TILE) {
             // SAFETY: the unit is configured; each page holds the channels, or is the last and is copied.
             unsafe {
-                zero();
+                clear();
                 for (page, halves) in pages.iter().zip(&halves) {
                     let (values, stride) = if page.len() >= PAGE * width {
                         (page[at * GROUP..].as_ptr(), width * GROUP)
@@ -115,22 +108,20 @@ unsafe fn block(w: [&[u16]; 2], values: Values<'_>, n: [&mut [i64]; 2]) {
 /// # Safety
 /// `halves` is writable; `row` below 16.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn split(w: &[u16], row: usize, halves: *mut Halves) {
     debug_assert!(w.len() <= PAGE && row < ROWS);
-    // SAFETY: 32 weights a step by their mask; the row lies in both tiles.
+    // SAFETY: a page is twice what `split` takes; the row lies in both tiles.
     unsafe {
         let [low, high] = [0, 1].map(|half| {
             let tile: *mut u8 = halves.cast::<Tile<u8, { ROWS * PAGE }>>().add(half).cast();
             tile.add(row * PAGE)
         });
-        for at in [0, PAGE / 2] {
-            let left = w.len().saturating_sub(at).min(PAGE / 2);
-            let mask = ((1u64 << left) - 1) as u32;
-            let w = _mm512_maskz_loadu_epi16(mask, w.as_ptr().wrapping_add(at).cast());
-            _mm256_storeu_si256(low.add(at).cast(), _mm512_cvtepi16_epi8(w));
-            let w = _mm512_srli_epi16::<8>(w);
-            _mm256_storeu_si256(high.add(at).cast(), _mm512_cvtepi16_epi8(w));
+        let (first, second) = w.split_at(w.len().min(SPLIT));
+        for (i, w) in [first, second].into_iter().enumerate() {
+            let bytes = avx512::sums::split(w);
+            _mm256_storeu_si256(low.add(i * SPLIT).cast(), bytes[0]);
+            _mm256_storeu_si256(high.add(i * SPLIT).cast(), bytes[1]);
         }
     }
 }
@@ -146,27 +137,6 @@ fn combine([low, high]: &Sums, n: &mut [i64], width: usize, at: usize) {
     }
 }
 
-/// Clears the sums.
-///
-/// # Safety
-/// The unit is configured.
-unsafe fn zero() {
-    // SAFETY: the caller's.
-    unsafe {
-        asm!(
-            "tilezero tmm0",
-            "tilezero tmm1",
-            "tilezero tmm2",
-            "tilezero tmm3",
-            out("tmm0") _,
-            out("tmm1") _,
-            out("tmm2") _,
-            out("tmm3") _,
-            options(nostack, nomem, preserves_flags)
-        );
-    }
-}
-
 /// Adds the products of a page: sums in tmm0 to tmm3, `[2 tiles of rows][low, high]`.
 ///
 /// # Safety
@@ -176,41 +146,36 @@ unsafe fn add(halves: &[MaybeUninit<Halves>; 2], two: bool, values: *const i8, s
         let first = halves.as_ptr().cast::<Tile<u8, { ROWS * PAGE }>>();
         [first, first.wrapping_add(1)]
     });
+    macro_rules! products {
+        ($low_sums:tt, $high_sums:tt, $low:expr, $high:expr) => {
+            asm!(
+                "tileloadd tmm4, [{low} + {line}*1]",
+                concat!("tdpbusd ", $low_sums, ", tmm4, tmm7"),
+                "tileloadd tmm5, [{high} + {line}*1]",
+                concat!("tdpbusd ", $high_sums, ", tmm5, tmm7"),
+                low = in(reg) $low,
+                high = in(reg) $high,
+                line = in(reg) PAGE,
+                out($low_sums) _,
+                out($high_sums) _,
+                out("tmm4") _,
+                out("tmm5") _,
+                options(nostack, readonly, preserves_flags)
+            )
+        };
+    }
     // SAFETY: the caller's; the halves are whole tiles.
     unsafe {
         asm!(
             "tileloadd tmm7, [{values} + {stride}*1]",
-            "tileloadd tmm4, [{low} + {line}*1]",
-            "tdpbusd tmm0, tmm4, tmm7",
-            "tileloadd tmm5, [{high} + {line}*1]",
-            "tdpbusd tmm1, tmm5, tmm7",
             values = in(reg) values,
             stride = in(reg) stride,
-            low = in(reg) low,
-            high = in(reg) high,
-            line = in(reg) PAGE,
-            out("tmm0") _,
-            out("tmm1") _,
-            out("tmm4") _,
-            out("tmm5") _,
             out("tmm7") _,
             options(nostack, readonly, preserves_flags)
         );
+        products!("tmm0", "tmm1", low, high);
         if two {
-            asm!(
-                "tileloadd tmm4, [{low} + {line}*1]",
-                "tdpbusd tmm2, tmm4, tmm7",
-                "tileloadd tmm5, [{high} + {line}*1]",
-                "tdpbusd tmm3, tmm5, tmm7",
-                low = in(reg) second_low,
-                high = in(reg) second_high,
-                line = in(reg) PAGE,
-                out("tmm2") _,
-                out("tmm3") _,
-                out("tmm4") _,
-                out("tmm5") _,
-                options(nostack, readonly, preserves_flags)
-            );
+            products!("tmm2", "tmm3", second_low, second_high);
         }
     }
 }
@@ -221,25 +186,23 @@ unsafe fn add(halves: &[MaybeUninit<Halves>; 2], two: bool, values: *const i8, s
 /// The unit is configured.
 unsafe fn store(sums: &mut [Sums; 2], two: bool) {
     let [[low, high], [second_low, second_high]] = sums;
-    // SAFETY: the caller's; whole tiles.
-    unsafe {
-        asm!(
-            "tilestored [{low} + {line}*1], tmm0",
-            "tilestored [{high} + {line}*1], tmm1",
-            low = in(reg) low,
-            high = in(reg) high,
-            line = in(reg) TILE * size_of::<i32>(),
-            options(nostack, preserves_flags)
-        );
-        if two {
+    macro_rules! store {
+        ($tile:literal, $to:expr) => {
             asm!(
-                "tilestored [{low} + {line}*1], tmm2",
-                "tilestored [{high} + {line}*1], tmm3",
-                low = in(reg) second_low,
-                high = in(reg) second_high,
+                concat!("tilestored [{to} + {line}*1], ", $tile),
+                to = in(reg) $to,
                 line = in(reg) TILE * size_of::<i32>(),
                 options(nostack, preserves_flags)
-            );
+            )
+        };
+    }
+    // SAFETY: the caller's; whole tiles.
+    unsafe {
+        store!("tmm0", low);
+        store!("tmm1", high);
+        if two {
+            store!("tmm2", second_low);
+            store!("tmm3", second_high);
         }
     }
 }

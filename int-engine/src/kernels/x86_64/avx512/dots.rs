@@ -15,11 +15,9 @@
 
 use super::super::super::operands::{BLOCK, Form, Inputs, Out};
 use super::super::super::scalar;
-use crate::tiles::{GROUP, TILE, View};
+use crate::tiles::{GROUP, LINE, TILE, View};
 use core::arch::x86_64::*;
 
-/// Bytes of a line: a group of a tile.
-const LINE: usize = TILE * GROUP;
 /// Lines between a line in use and the one requested from memory meanwhile, with a single token.
 const AHEAD: usize = 64;
 /// The same within a panel, which has been requested into the second-level cache.

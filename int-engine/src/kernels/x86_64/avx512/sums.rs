@@ -9,15 +9,13 @@
 #![allow(unused_unsafe)]
 
 use super::super::super::operands::{PAGE, Values};
-use crate::tiles::{GROUP, TILE};
+use crate::tiles::{GROUP, LINE, TILE};
 use core::arch::x86_64::*;
 
-/// Bytes of a line: a group of [`TILE`] channels.
-const LINE: usize = TILE * GROUP;
 /// Keys whose weighted sum is taken in int32: whole pages.
-const RUN: usize = 512;
+pub(crate) const RUN: usize = 512;
 /// Pages of a run.
-const PAGES: usize = RUN / PAGE;
+pub(crate) const PAGES: usize = RUN / PAGE;
 /// Rows whose sums are taken together, so that each value is loaded once for both.
 const ROWS: usize = 2;
 /// Registers of channels whose sums of [`ROWS`] rows are taken together: 16 accumulators.
@@ -96,16 +94,34 @@ impl Halves {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
     unsafe fn fill(&mut self, w: &[u16]) {
         let (low, high) = (self.low.as_mut_ptr(), self.high.as_mut_ptr());
-        for (i, w) in w.chunks(32).enumerate() {
-            // SAFETY: the mask has one bit for each weight; 32 bytes, 8 elements, lie behind 8 i, as i < RUN / 32.
+        for (i, w) in w.chunks(SPLIT).enumerate() {
+            // SAFETY: 32 bytes, 8 elements, lie behind 8 i, as i < RUN / 32.
             unsafe {
-                let mask = u32::MAX >> (32 - w.len());
-                let w = _mm512_maskz_loadu_epi16(mask, w.as_ptr().cast());
-                _mm256_storeu_si256(low.add(8 * i).cast(), _mm512_cvtepi16_epi8(w));
-                let w = _mm512_srli_epi16::<8>(w);
-                _mm256_storeu_si256(high.add(8 * i).cast(), _mm512_cvtepi16_epi8(w));
+                let bytes = split(w);
+                _mm256_storeu_si256(low.add(8 * i).cast(), bytes[0]);
+                _mm256_storeu_si256(high.add(8 * i).cast(), bytes[1]);
             }
         }
+    }
+}
+
+/// Weights that [`split`] takes.
+pub(crate) const SPLIT: usize = 32;
+
+/// The low and the high bytes of at most [`SPLIT`] weights, filled up with zeros.
+///
+/// # Safety
+/// The features.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+pub(crate) unsafe fn split(w: &[u16]) -> [__m256i; 2] {
+    debug_assert!(w.len() <= SPLIT);
+    // SAFETY: the mask has one bit for each weight.
+    unsafe {
+        let mask = ((1u64 << w.len()) - 1) as u32;
+        let w = _mm512_maskz_loadu_epi16(mask, w.as_ptr().cast());
+        let high = _mm512_srli_epi16::<8>(w);
+        [_mm512_cvtepi16_epi8(w), _mm512_cvtepi16_epi8(high)]
     }
 }
 

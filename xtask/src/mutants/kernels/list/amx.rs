@@ -146,13 +146,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[("high << 8", "high << 7")],
     ),
     m(
-        "weighted-sum-mask",
-        SUMS,
-        "split",
-        "tail: the last weight of a page is left out",
-        &[("(1u64 << left) - 1", "((1u64 << left) - 1) >> 1")],
-    ),
-    m(
         "weighted-sum-second",
         SUMS,
         "block",

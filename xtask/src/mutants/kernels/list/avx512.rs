@@ -173,9 +173,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     m(
         "weighted-sum-halves",
         SUMS,
-        "fill",
+        "split",
         "high bytes of weights are those of a shift by 7",
         &[("_mm512_srli_epi16::<8>(w)", "_mm512_srli_epi16::<7>(w)")],
+    ),
+    m(
+        "weighted-sum-mask",
+        SUMS,
+        "split",
+        "tail: the last of the weights that are split together is left out",
+        &[("(1u64 << w.len()) - 1", "((1u64 << w.len()) - 1) >> 1")],
     ),
     m(
         "quantize-tie",
