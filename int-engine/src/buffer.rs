@@ -163,6 +163,25 @@ fn slice(memory: &Memory, lines: usize) -> &[i8] {
     unsafe { std::slice::from_raw_parts(start.cast(), lines * LINE) }
 }
 
+/// Whole int32 of bytes that begin at a line, in the machine's order.
+///
+/// # Panics
+/// When they begin elsewhere or end within an int32.
+pub(crate) fn words(bytes: &[i8]) -> &[i32] {
+    // SAFETY: any four bytes are an int32.
+    let (before, words, after) = unsafe { bytes.align_to() };
+    assert!(before.is_empty() && after.is_empty(), "whole int32");
+    words
+}
+
+/// As [`words`].
+pub(crate) fn words_mut(bytes: &mut [i8]) -> &mut [i32] {
+    // SAFETY: any four bytes are an int32, and any int32 is four bytes.
+    let (before, words, after) = unsafe { bytes.align_to_mut() };
+    assert!(before.is_empty() && after.is_empty(), "whole int32");
+    words
+}
+
 /// The same bytes as int8.
 pub(crate) fn signed(bytes: &[u8]) -> &[i8] {
     // SAFETY: both types are one byte of any value.
@@ -359,6 +378,34 @@ mod mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_the_bytes_in_the_order_of_the_machine() {
+        let mut buffer = Buffer::default();
+        buffer.grow(LINE, "a test").unwrap();
+        words_mut(buffer.bytes_mut())[1] = i32::from_ne_bytes([1, 2, 3, 4]);
+        assert_eq!(buffer.bytes()[3..9], [0, 1, 2, 3, 4, 0]);
+        assert_eq!(
+            words(&buffer.bytes()[4..12]),
+            [i32::from_ne_bytes([1, 2, 3, 4]), 0]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "whole int32")]
+    fn words_begin_at_an_int32() {
+        let mut buffer = Buffer::default();
+        buffer.grow(LINE, "a test").unwrap();
+        let _ = words(&buffer.bytes()[2..]);
+    }
+
+    #[test]
+    #[should_panic(expected = "whole int32")]
+    fn words_end_with_an_int32() {
+        let mut buffer = Buffer::default();
+        buffer.grow(LINE, "a test").unwrap();
+        let _ = words_mut(&mut buffer.bytes_mut()[..6]);
+    }
 
     #[test]
     fn lines_are_aligned_zero_and_kept() {

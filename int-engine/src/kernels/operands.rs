@@ -266,20 +266,21 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// The first `rows` elements of every token, and the others.
+    /// The first `rows` elements of every token, which `self` no longer has.
     ///
     /// # Panics
     /// When there are fewer.
     #[must_use]
-    pub fn split(self, rows: usize) -> (Self, Self) {
+    pub fn take(&mut self, rows: usize) -> Self {
         assert!(rows <= self.rows);
-        let left = Self { rows, ..self };
-        let right = Self {
-            start: self.start.wrapping_add(rows),
-            rows: self.rows - rows,
-            ..self
+        let taken = Self {
+            rows,
+            memory: PhantomData,
+            ..*self
         };
-        (left, right)
+        self.start = self.start.wrapping_add(rows);
+        self.rows -= rows;
+        taken
     }
 
     /// The first element of the first token; a token's elements are consecutive, tokens [`Out::stride`] apart.
@@ -310,6 +311,7 @@ pub struct Values<'a> {
     keys: usize,
     width: usize,
     pages: &'a [&'a [i8]],
+    ahead: &'a [&'a [i8]],
 }
 
 impl<'a> Values<'a> {
@@ -327,7 +329,12 @@ impl<'a> Values<'a> {
             let len = (keys - i * PAGE).min(PAGE).next_multiple_of(GROUP) * width;
             assert!(page.len() >= len, "whole groups of values");
         }
-        Self { keys, width, pages }
+        Self {
+            keys,
+            width,
+            pages,
+            ahead: pages.get(1..).unwrap_or_default(),
+        }
     }
 
     /// Keys.
@@ -346,6 +353,18 @@ impl<'a> Values<'a> {
     #[must_use]
     pub fn pages(self) -> &'a [&'a [i8]] {
         self.pages
+    }
+
+    /// The same values, with what kernels may ask for while they read each page, in place of the page that follows. It
+    /// changes no result.
+    #[must_use]
+    pub fn before(self, ahead: &'a [&'a [i8]]) -> Self {
+        Self { ahead, ..self }
+    }
+
+    /// What to ask for while page `i` is read.
+    pub(crate) fn ahead(self, i: usize) -> Option<&'a [i8]> {
+        self.ahead.get(i).copied()
     }
 
     /// Each page with its keys: whole groups, `[keys / 4][width][4]`.
@@ -441,9 +460,8 @@ mod tests {
         assert_eq!((out.tokens(), out.rows(), out.stride()), (3, 4, 4));
         assert_eq!(out.part(1..3).token(2), [9, 10]);
         assert_eq!(out.part(4..4).token(2), []);
-        let (mut left, mut right) = out.split(1);
-        left.token(1)[0] = -1;
-        right.token(1)[2] = -2;
+        out.take(1).token(1)[0] = -1;
+        out.token(1)[2] = -2;
         assert_eq!(memory[4..8], [-1, 5, 6, -2]);
     }
 }

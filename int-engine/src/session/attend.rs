@@ -1,14 +1,17 @@
 //! Attention of the query heads that share one kv head, for a run of tokens (spec 1.14).
 
-use super::cache::KvCache;
+use super::cache::Head;
 use super::plan::Plan;
 use crate::halt::{Fault, try_resize};
-use crate::kernels::operands::{Inputs, Out, PAGE, Values};
+use crate::kernels::operands::{Inputs, Out, Values};
 use crate::model::Layer;
 use crate::ops::attention::{Normalizer, QueryScale};
 
 /// Rows of dot products of one call: query heads times tokens.
 const ROWS: usize = 32;
+
+/// Pages of keys or values between those in use and those that are asked for meanwhile.
+pub(super) const AHEAD: usize = 2;
 
 /// Memory for [`attend`]. A row belongs to one query head of one token, `[tokens][group]`.
 #[derive(Debug, Default)]
@@ -71,67 +74,71 @@ pub(super) fn grow<T: Clone + Default>(
 pub(super) struct Queries<'a> {
     /// Position of the first token.
     pub(super) first: usize,
+    /// Heads of each token below, and the first of those that share the kv head.
+    pub(super) heads: usize,
+    pub(super) from: usize,
     /// `[tokens][heads][head_dim]`.
     pub(super) q8: &'a [i8],
     /// `[tokens][heads]`.
     pub(super) mq: &'a [u16],
 }
 
-/// Attention of the heads that share kv head `kv_head`, for at most [`tile`] tokens; `out` is
-/// `[tokens][group * head_dim]`.
+/// Attention of the heads that share a kv head, for at most [`tile`] tokens; `out` is `[tokens][group * head_dim]`.
 ///
-/// The cache holds every position up to the last token's.
+/// `pages` are those of the kv head, each with the number of its positions: all up to the last token's. `following` are
+/// the first keys that the thread will read afterwards, of at most [`AHEAD`] pages.
 pub(super) fn attend(
     plan: &Plan,
-    (index, layer): (usize, &Layer),
-    cache: &KvCache,
-    kv_head: usize,
+    layer: &Layer,
+    pages: &[(usize, Head<'_>)],
+    following: &[&[i8]],
     queries: Queries<'_>,
     scratch: &mut Scratch,
     out: &mut Out<'_>,
 ) {
-    let Queries { first, q8, mq } = queries;
+    let Queries {
+        first,
+        heads,
+        from,
+        q8,
+        mq,
+    } = queries;
     let (config, kernels) = (plan.model.config(), plan.kernels);
-    let (hd, heads, group) = (config.head_dim(), config.heads(), config.group());
+    let (hd, group) = (config.head_dim(), config.group());
     let tokens = mq.len() / heads;
     let width = group * hd;
     let rows = scratch.queries[..tokens * width].chunks_exact_mut(width);
     for (queries, row) in rows.zip(q8.chunks_exact(heads * hd)) {
-        queries.copy_from_slice(&row[kv_head * width..][..width]);
+        queries.copy_from_slice(&row[from * hd..][..width]);
     }
-    let packed = Inputs::pack(
-        &scratch.queries[..tokens * width],
-        hd,
-        (kernels.form)(tokens * group),
-        &mut scratch.packed,
-    );
+    let queries = &scratch.queries[..tokens * width];
+    let form = (kernels.form)(tokens * group);
+    let packed = Inputs::pack(queries, hd, form, &mut scratch.packed);
     // Later tokens' keys are part of the products for the earlier ones, and their weights are zero.
     let keys = first + tokens;
     let dots = &mut scratch.dots[..tokens * group * keys];
-    let mut pages = Vec::with_capacity(keys.div_ceil(PAGE));
+    let blocks = pages.iter().map(|(_, head)| head.keys);
+    let blocks = blocks.chain(pages.iter().map(|(_, head)| head.values));
+    let blocks: Vec<&[i8]> = blocks.chain(following.iter().copied()).collect();
     let mut start = 0;
-    let mut heads_of_pages = cache.head(index, kv_head, keys).peekable();
-    while let Some((len, head)) = heads_of_pages.next() {
-        let next = heads_of_pages.peek().map(|(_, next)| {
-            next.prefetch_scales();
-            next.keys
-        });
+    for (i, &(len, head)) in pages.iter().enumerate() {
+        if let Some((_, head)) = pages.get(i + AHEAD) {
+            head.prefetch_scales();
+        }
         let range = start..start + len;
         (kernels.gemm)(
-            head.keys(len).before(next),
+            head.keys(len).before(blocks.get(i + AHEAD).copied()),
             packed,
             Out::new(dots, keys).part(range.clone()),
         );
-        scratch.mk[range.clone()].copy_from_slice(&head.mk[..len]);
-        scratch.mv[range].copy_from_slice(&head.mv[..len]);
-        pages.push(head.values);
+        head.scales(&mut scratch.mk[range.clone()], &mut scratch.mv[range]);
         start += len;
     }
     scratch.normalizers.clear();
     let weights = &mut scratch.weights[..tokens * group * keys];
     let rows = dots.chunks_exact_mut(keys);
     for (row, (dots, weights)) in rows.zip(weights.chunks_exact_mut(keys)).enumerate() {
-        let (token, head) = (row / group, kv_head * group + row % group);
+        let (token, head) = (row / group, from + row % group);
         let visible = first + token + 1;
         let z = &mut dots[..visible];
         let (weights, unseen) = weights.split_at_mut(visible);
@@ -146,7 +153,12 @@ pub(super) fn attend(
         scratch.normalizers.push(normalizer);
     }
     let sums = &mut scratch.sums[..tokens * width];
-    (kernels.weighted_sum)(weights, Values::new(keys, hd, &pages), sums);
+    let (values, ahead) = (
+        &blocks[pages.len()..2 * pages.len()],
+        blocks.get(pages.len() + AHEAD..).unwrap_or_default(),
+    );
+    let values = Values::new(keys, hd, values).before(ahead);
+    (kernels.weighted_sum)(weights, values, sums);
     let rows = sums.chunks_exact(hd).zip(&scratch.normalizers);
     for (row, (sums, &normalizer)) in rows.enumerate() {
         let out = &mut out.token(row / group)[row % group * hd..][..hd];

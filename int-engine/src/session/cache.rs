@@ -1,19 +1,23 @@
 //! The KV cache of one session (spec 3.2), in pages that sessions may share.
 //!
-//! A page holds [`PAGE`] consecutive positions of every layer and kv head: keys in tiles ([`crate::tiles`]), values in
-//! groups of four positions, `[PAGE / 4][head_dim][4]`. A page that another owner holds too is copied before it is
+//! A page holds [`PAGE`] consecutive positions of every layer and kv head. What belongs to a layer and head stands
+//! together, in the order in which attention reads it: scales and sums of keys, keys in tiles ([`crate::tiles`]), values
+//! in groups of four positions, `[PAGE / 4][head_dim][4]`. A page that another owner holds too is copied before it is
 //! written, so what is shared never changes.
 
-use crate::buffer::{Arena, Buffer, HUGE, Pages};
+use crate::buffer::{Arena, Buffer, HUGE, Pages, words, words_mut};
 use crate::config::Config;
-use crate::halt::{Fault, try_resize};
+use crate::halt::Fault;
 pub(super) use crate::kernels::operands::PAGE;
 use crate::kernels::prefetch;
-use crate::tiles::{self, GROUP, TILE, View};
+use crate::tiles::{self, GROUP, LINE, TILE, View};
 use std::sync::Arc;
 
 // Whole tiles of keys and whole groups of values.
 const _: () = assert!(PAGE % TILE == 0 && PAGE % GROUP == 0);
+
+/// Bytes of the sums of a head's keys, `[PAGE]` int32, and of the scales, `[PAGE]` of mk and 2^16 mv, each 0 ..= 32767.
+const SIDE: usize = 2 * PAGE * size_of::<i32>();
 
 /// What the sizes of a page depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,24 +42,23 @@ impl Shape {
         PAGE * self.head_dim
     }
 
-    /// Bytes of the keys and values of a page.
-    fn codes(self) -> usize {
-        self.slots() * (self.keys() + self.values())
+    /// Bytes of a layer and head.
+    fn slot(self) -> usize {
+        SIDE + self.keys() + self.values()
+    }
+
+    /// Bytes of a page.
+    fn bytes(self) -> usize {
+        self.slots() * self.slot()
     }
 }
 
-/// The keys and values of [`PAGE`] positions. Each field is `[layers][kv_heads]` of what it says.
+/// [`PAGE`] positions.
 #[derive(Debug)]
 pub(crate) struct Page {
     shape: Shape,
-    /// Tiles of `[PAGE]` keys of every layer and head, and then values, `[PAGE / 4][head_dim][4]`, of every one.
-    codes: Buffer,
-    /// `[PAGE]`: the sum of each key's codes.
-    sums: Vec<i32>,
-    /// `[PAGE]`, 0 ..= 32767.
-    mk: Vec<u16>,
-    /// `[PAGE]`, 0 ..= 32767.
-    mv: Vec<u16>,
+    /// `[layers][kv_heads]` of [`Shape::slot`] bytes.
+    slots: Buffer,
 }
 
 /// What [`HeadMut::append`] takes of one token.
@@ -72,125 +75,132 @@ pub(super) struct Entry<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head<'a> {
     head_dim: usize,
+    /// Sums and scales.
+    side: &'a [i8],
     /// Tiles of all keys of the page.
     pub(super) keys: &'a [i8],
     /// All values of the page, `[PAGE / 4][head_dim][4]`.
     pub(super) values: &'a [i8],
-    sums: &'a [i32],
-    pub(super) mk: &'a [u16],
-    pub(super) mv: &'a [u16],
 }
 
 impl<'a> Head<'a> {
+    fn new(shape: Shape, slot: &'a [i8]) -> Self {
+        let (side, codes) = slot.split_at(SIDE);
+        let (keys, values) = codes.split_at(shape.keys());
+        Self {
+            head_dim: shape.head_dim,
+            side,
+            keys,
+            values,
+        }
+    }
+
     /// The first `len` keys as a matrix.
     pub(super) fn keys(self, len: usize) -> View<'a> {
-        View::new(len, self.head_dim, self.keys, self.sums)
+        View::new(len, self.head_dim, self.keys, &words(self.side)[..PAGE])
+    }
+
+    /// The scales of the first positions, as many as the destinations are long.
+    pub(super) fn scales(self, mk: &mut [u16], mv: &mut [u16]) {
+        let scales = &words(self.side)[PAGE..];
+        for ((mk, mv), &both) in mk.iter_mut().zip(mv).zip(scales) {
+            (*mk, *mv) = (both as u16, (both >> 16) as u16);
+        }
+    }
+
+    /// Asks for keys, their sums and the scales to be brought near.
+    pub(super) fn prefetch(&self) {
+        self.prefetch_scales();
+        prefetch(self.keys);
     }
 
     /// Asks for the sums of the keys and the scales to be brought near.
     pub(super) fn prefetch_scales(&self) {
-        prefetch(self.sums);
-        prefetch(self.mk);
-        prefetch(self.mv);
+        prefetch(self.side);
     }
 }
 
 /// As [`Head`], to write.
 pub(super) struct HeadMut<'a> {
-    head_dim: usize,
-    keys: &'a mut [i8],
-    values: &'a mut [i8],
-    sums: &'a mut [i32],
-    mk: &'a mut [u16],
-    mv: &'a mut [u16],
+    shape: Shape,
+    slot: &'a mut [i8],
 }
 
 impl HeadMut<'_> {
+    /// The same to read.
+    pub(super) fn head(&self) -> Head<'_> {
+        Head::new(self.shape, self.slot)
+    }
+
+    /// Asks for what [`HeadMut::append`] writes to be brought near.
+    pub(super) fn prefetch(&self, at: usize) {
+        let (side, codes) = self.slot.split_at(SIDE);
+        let (keys, values) = codes.split_at(self.shape.keys());
+        let tile = keys.len() / (PAGE / TILE);
+        prefetch(&side[at * size_of::<i32>()..][..1]);
+        prefetch(&side[(PAGE + at) * size_of::<i32>()..][..1]);
+        prefetch(&keys[at / TILE * tile..][..tile]);
+        let group = GROUP * self.shape.head_dim;
+        prefetch(&values[at / GROUP * group..][..group]);
+    }
+
     /// Writes position `at` of the page.
     pub(super) fn append(&mut self, at: usize, entry: &Entry<'_>) {
-        let base = tiles::index(at, 0, self.head_dim);
-        for (group, k) in entry.k8.chunks(GROUP).enumerate() {
-            self.keys[base + group * TILE * GROUP..][..k.len()].copy_from_slice(k);
+        let (side, codes) = self.slot.split_at_mut(SIDE);
+        let (keys, values) = codes.split_at_mut(self.shape.keys());
+        let hd = self.shape.head_dim;
+        let mut groups = keys[tiles::index(at, 0, hd)..].chunks_mut(LINE);
+        let mut whole = entry.k8.chunks_exact(GROUP);
+        for (k, group) in whole.by_ref().zip(groups.by_ref()) {
+            group[..GROUP].copy_from_slice(k);
         }
-        let values = &mut self.values[at / GROUP * GROUP * self.head_dim..];
+        if let Some(group) = groups.next() {
+            let rest = whole.remainder();
+            group[..rest.len()].copy_from_slice(rest);
+        }
+        let (group, lane) = (GROUP * hd, at % GROUP);
+        let values = &mut values[at / GROUP * group..][..group];
         for (group, &v) in values.chunks_exact_mut(GROUP).zip(entry.v8) {
-            group[at % GROUP] = v;
+            group[lane] = v;
         }
+        let side = words_mut(side);
         // At most 256 codes of magnitude at most 127.
-        self.sums[at] = entry.k8.iter().map(|&k| i32::from(k)).sum();
-        (self.mk[at], self.mv[at]) = (entry.mk, entry.mv);
+        side[at] = entry.k8.iter().map(|&k| i32::from(k)).sum();
+        side[PAGE + at] = i32::from(entry.mk) | i32::from(entry.mv) << 16;
     }
 }
 
 impl Page {
     fn new(shape: Shape, arena: &mut Arena) -> Result<Self, Fault> {
-        let what = "the KV cache";
-        let mut page = Self {
-            shape,
-            codes: arena.buffer(shape.codes(), what)?,
-            sums: Vec::new(),
-            mk: Vec::new(),
-            mv: Vec::new(),
-        };
-        let len = shape.slots() * PAGE;
-        try_resize(&mut page.sums, len, 0, what)?;
-        try_resize(&mut page.mk, len, 0, what)?;
-        try_resize(&mut page.mv, len, 0, what)?;
-        Ok(page)
+        let slots = arena.buffer(shape.bytes(), "the KV cache")?;
+        Ok(Self { shape, slots })
     }
 
-    /// Bytes of its keys and values.
+    /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        let heads = self.shape.slots() * PAGE * (size_of::<i32>() + 2 * size_of::<u16>());
-        self.codes.bytes().len() + heads
+        self.slots.bytes().len()
     }
 
     /// A copy, or the report that the allocator refused.
     fn try_clone(&self, arena: &mut Arena) -> Result<Self, Fault> {
         let mut page = Self::new(self.shape, arena)?;
-        page.codes.bytes_mut().copy_from_slice(self.codes.bytes());
-        page.sums.copy_from_slice(&self.sums);
-        page.mk.copy_from_slice(&self.mk);
-        page.mv.copy_from_slice(&self.mv);
+        page.slots.bytes_mut().copy_from_slice(self.slots.bytes());
         Ok(page)
     }
 
-    fn head(&self, layer: usize, kv_head: usize) -> Head<'_> {
-        let s = self.shape;
-        let slot = layer * s.kv_heads + kv_head;
-        let positions = slot * PAGE..(slot + 1) * PAGE;
-        let (keys, values) = self.codes.bytes().split_at(s.slots() * s.keys());
-        Head {
-            head_dim: s.head_dim,
-            keys: &keys[slot * s.keys()..][..s.keys()],
-            values: &values[slot * s.values()..][..s.values()],
-            sums: &self.sums[positions.clone()],
-            mk: &self.mk[positions.clone()],
-            mv: &self.mv[positions],
-        }
+    pub(super) fn head(&self, layer: usize, kv_head: usize) -> Head<'_> {
+        let slot = layer * self.shape.kv_heads + kv_head;
+        let len = self.shape.slot();
+        Head::new(self.shape, &self.slots.bytes()[slot * len..][..len])
     }
 
     /// The heads of a layer.
-    fn layer_mut(&mut self, layer: usize) -> impl Iterator<Item = HeadMut<'_>> {
-        let s = self.shape;
-        let first = layer * s.kv_heads;
-        let (keys, values) = self.codes.bytes_mut().split_at_mut(s.slots() * s.keys());
-        let keys = keys[first * s.keys()..].chunks_exact_mut(s.keys());
-        let values = values[first * s.values()..].chunks_exact_mut(s.values());
-        let sums = self.sums[first * PAGE..].chunks_exact_mut(PAGE);
-        let mk = self.mk[first * PAGE..].chunks_exact_mut(PAGE);
-        let mv = self.mv[first * PAGE..].chunks_exact_mut(PAGE);
-        let heads = keys.zip(values).zip(sums).zip(mk.zip(mv));
-        heads
-            .take(s.kv_heads)
-            .map(move |(((keys, values), sums), (mk, mv))| HeadMut {
-                head_dim: s.head_dim,
-                keys,
-                values,
-                sums,
-                mk,
-                mv,
-            })
+    pub(super) fn layer_mut(&mut self, layer: usize) -> impl Iterator<Item = HeadMut<'_>> {
+        let shape = self.shape;
+        let (len, heads) = (shape.slot(), shape.kv_heads);
+        let slots = &mut self.slots.bytes_mut()[layer * heads * len..][..heads * len];
+        let slots = slots.chunks_exact_mut(len);
+        slots.map(move |slot| HeadMut { shape, slot })
     }
 }
 
@@ -219,9 +229,9 @@ impl Room {
     /// Room for at least one page: for twice as many as last time, at most [`Room::TOGETHER`]. Pages that are much
     /// smaller than a huge one have memory of their own: alone, they would take whole huge pages.
     fn arena(&mut self, shape: Shape) -> &mut Arena {
-        if self.pages == 0 && shape.codes() >= HUGE / 2 {
+        if self.pages == 0 && shape.bytes() >= HUGE / 2 {
             self.made = (2 * self.made).clamp(4, Self::TOGETHER);
-            let sizes = std::iter::repeat_n(shape.codes(), self.made);
+            let sizes = std::iter::repeat_n(shape.bytes(), self.made);
             self.arena = Arena::reserve(sizes, Pages::default());
             self.pages = self.made;
         }
@@ -271,14 +281,11 @@ impl KvCache {
         pages.map(move |(i, page)| (PAGE.min(len - i * PAGE), page.head(layer, kv_head)))
     }
 
-    /// The heads of a layer in the page that holds `position`, which [`KvCache::reserve`] has made writable.
-    pub(super) fn layer_mut(
-        &mut self,
-        layer: usize,
-        position: usize,
-    ) -> impl Iterator<Item = HeadMut<'_>> {
-        let page = Arc::get_mut(&mut self.pages[position / PAGE]);
-        page.expect("a writable page").layer_mut(layer)
+    /// The page that holds `position`, which [`KvCache::reserve`] has made writable, and the pages before it.
+    pub(super) fn writable(&mut self, position: usize) -> (&[Arc<Page>], &mut Page) {
+        let (earlier, rest) = self.pages.split_at_mut(position / PAGE);
+        let page = Arc::get_mut(&mut rest[0]).expect("a writable page");
+        (earlier, page)
     }
 
     /// Pages that hold positions below `len` only.

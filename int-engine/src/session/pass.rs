@@ -2,9 +2,11 @@
 //!
 //! A layer is a few phases. In those of the matrix products the threads share the rows of the matrices, so every weight
 //! is read once for all tokens; in the others they share the tokens, and in attention pairs of a run of tokens and a kv
-//! head. All meet between phases. A single token's phases between products run on the calling thread.
+//! head. All meet between phases. Runs of one token each go from the projections to the attention's output kv head by kv
+//! head ([`decode`]); the other phases of a single token run on the calling thread.
 
 mod attention;
+mod decode;
 mod mlp;
 
 use super::attend::{self, grow};
@@ -200,11 +202,13 @@ impl Pass {
                 self.norm::<PROBED>(plan, tokens, fraction, None, Op::AttnNorm);
             });
             self.project(plan, layer, tokens);
-            plan.prepare(tokens, [&layer.o], || {
+            if !PROBED && runs.iter().all(|run| run.ids.len() == 1) {
+                self.attend_each(plan, (i, layer), runs);
+            } else {
                 self.rotate::<PROBED>(plan, layer, tokens);
                 self.append(plan, i, runs);
-            });
-            self.attention(plan, (i, layer), runs);
+                self.attention(plan, (i, layer), runs);
+            }
             plan.prepare(tokens, [&layer.o], || {
                 self.quantize_output::<PROBED>(plan, layer, tokens);
             });

@@ -11,6 +11,7 @@ use crate::ops::ratio::TokenScale;
 use crate::ops::requantize::Channels;
 use crate::pool::Pool;
 use crate::tiles::{TILE, View};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -76,6 +77,25 @@ struct Part<'a> {
     limit: i32,
     first: usize,
     out: Out<'a>,
+}
+
+/// How rows of matrices are split over the threads.
+struct Split {
+    threads: usize,
+    /// Every part but a matrix's last is a multiple of this many rows.
+    grain: usize,
+    /// Most rows of a part.
+    len: usize,
+}
+
+impl Split {
+    /// The rows of a matrix of `rows` rows that are a thread's own. Each thread has its share of every matrix: what it
+    /// makes of several is for the same heads or channels, and follows in memory.
+    fn share(&self, rows: usize, thread: usize) -> Range<usize> {
+        let grains = rows.div_ceil(self.grain);
+        let first = |thread| rows.min(grains * thread / self.threads * self.grain);
+        first(thread)..first(thread + 1)
+    }
 }
 
 impl Plan {
@@ -153,17 +173,20 @@ impl Plan {
         Inputs::packed(tokens, cols, form, memory)
     }
 
-    /// Rows of a part when the rows of some matrices are split over the threads for `tokens` inputs.
-    fn part_rows(&self, rows: usize, tokens: usize) -> usize {
-        // Several parts a thread, so that the threads end together. A single token's parts are short: a thread's own ones
-        // follow each other in memory.
+    /// How the rows of some matrices, `rows` in all, are split over the threads for `tokens` inputs.
+    fn split(&self, rows: usize, tokens: usize) -> Split {
+        // Several parts a thread, so that the threads end together.
         let (parts, grain) = match (tokens, (self.kernels.form)(tokens)) {
             (1, _) => (16, TILE),
             (_, Form::Blocks { .. }) => (6, PANEL),
             (_, Form::Tiles) => (8, 2 * TILE),
         };
-        rows.div_ceil(parts * self.pool.threads())
-            .next_multiple_of(grain)
+        let threads = self.pool.threads();
+        Split {
+            threads,
+            grain,
+            len: rows.div_ceil(parts * threads).next_multiple_of(grain),
+        }
     }
 
     /// Calls `f`, which prepares the inputs of the products with `next`. When there is but one token, `f` runs on one
@@ -178,23 +201,9 @@ impl Plan {
             return f();
         }
         self.pool.alongside(f, |thread, done| {
-            let rows = next.iter().map(|w| w.weight.rows()).sum();
-            let len = self.part_rows(rows, 1);
-            let parts = next.iter().flat_map(|w| {
-                let rows = w.weight.rows();
-                (0..rows)
-                    .step_by(len)
-                    .map(move |first| (w, first..rows.min(first + len)))
-            });
-            let count = next
-                .iter()
-                .map(|w| w.weight.rows().div_ceil(len))
-                .sum::<usize>();
-            let (first, end) = (
-                count * thread / self.pool.threads(),
-                count * (thread + 1) / self.pool.threads(),
-            );
-            for (w, rows) in parts.skip(first).take(end - first) {
+            let split = self.split(next.iter().map(|w| w.weight.rows()).sum(), tokens);
+            for w in next {
+                let rows = split.share(w.weight.rows(), thread);
                 for bytes in w.weight.view().part(rows).data().chunks(FETCH) {
                     if done.load(Ordering::Relaxed) {
                         return;
@@ -208,21 +217,23 @@ impl Plan {
     /// `linear` of spec 3.2 for every product, each with the same inputs; the rows of all are split over the threads.
     pub(super) fn products<const N: usize>(&self, inputs: Inputs<'_>, products: [Product<'_>; N]) {
         let rows: usize = products.iter().map(|p| p.matrix.weight.rows()).sum();
-        let len = self.part_rows(rows, inputs.tokens());
-        let mut parts = Vec::new();
-        for product in products {
-            let (mut first, mut rest) = (0, product.out);
-            while rest.rows() > 0 {
-                let rows = len.min(rest.rows());
-                let (out, after) = rest.split(rows);
-                parts.push(Part {
-                    matrix: product.matrix,
-                    scales: product.scales,
-                    limit: product.limit,
-                    first,
-                    out,
-                });
-                (first, rest) = (first + rows, after);
+        let split = self.split(rows, inputs.tokens());
+        let mut parts = Vec::with_capacity(rows / split.len + N * split.threads);
+        let mut rest = products.map(|product| (0, product));
+        for thread in 0..split.threads {
+            for (first, product) in &mut rest {
+                let end = split.share(product.matrix.weight.rows(), thread).end;
+                while *first < end {
+                    let rows = split.len.min(end - *first);
+                    parts.push(Part {
+                        matrix: product.matrix,
+                        scales: product.scales,
+                        limit: product.limit,
+                        first: *first,
+                        out: product.out.take(rows),
+                    });
+                    *first += rows;
+                }
             }
         }
         self.pool
@@ -240,7 +251,7 @@ impl Part<'_> {
 
 impl Matrix<'_> {
     /// The rows in `range`, which starts at a tile.
-    pub(super) fn part(self, range: std::ops::Range<usize>) -> Self {
+    pub(super) fn part(self, range: Range<usize>) -> Self {
         Self {
             weight: self.weight.part(range.clone()),
             mult: &self.mult[range.clone()],

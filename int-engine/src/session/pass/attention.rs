@@ -130,7 +130,7 @@ impl Pass {
             let (mut position, end) = (run.first, run.first + run.ids.len());
             while position < end {
                 let len = (PAGE - position % PAGE).min(end - position);
-                let mut heads: Vec<_> = run.cache.layer_mut(layer, position).collect();
+                let mut heads: Vec<_> = run.cache.writable(position).1.layer_mut(layer).collect();
                 let write = |g: usize, head: &mut HeadMut<'_>| {
                     for i in 0..len {
                         let at = (token + i) * kv_heads + g;
@@ -156,7 +156,12 @@ impl Pass {
     }
 
     /// Attention of every token over its session's cache, which holds the token's own position.
-    pub(super) fn attention(&mut self, plan: &Plan, layer: (usize, &Layer), runs: &[Run<'_>]) {
+    pub(super) fn attention(
+        &mut self,
+        plan: &Plan,
+        (index, layer): (usize, &Layer),
+        runs: &[Run<'_>],
+    ) {
         let config = plan.model.config();
         let (heads, kv_heads, qw) = (config.heads(), config.kv_heads(), config.q_width());
         let (width, tile) = (
@@ -172,14 +177,18 @@ impl Pass {
                 let (rows, after) = rest.split_at_mut(len * qw);
                 let queries = Queries {
                     first: run.first + start,
+                    heads,
+                    from: 0,
                     q8: &self.q8[token * qw..][..len * qw],
                     mq: &self.mq[token * heads..][..len * heads],
                 };
                 let mut rows = Out::new(rows, qw);
                 for g in 0..kv_heads {
-                    let (out, others) = rows.split(width);
-                    items.push((g, &*run.cache, queries, out));
-                    rows = others;
+                    let queries = Queries {
+                        from: g * config.group(),
+                        ..queries
+                    };
+                    items.push((g, &*run.cache, queries, rows.take(width)));
                 }
                 (token, rest) = (token + len, after);
             }
@@ -189,12 +198,14 @@ impl Pass {
         let scratch = &self.scratch;
         plan.pool.each(&mut items, |_, item| {
             let (g, cache, queries, out) = item;
+            let keys = queries.first + queries.mq.len() / heads;
+            let pages: Vec<_> = cache.head(index, *g, keys).collect();
             with_scratch(scratch, |scratch| {
                 attend(
                     plan,
                     layer,
-                    cache,
-                    *g,
+                    &pages,
+                    &[],
                     *queries,
                     &mut scratch.attention,
                     out,

@@ -11,7 +11,7 @@
 #![allow(unused_unsafe)]
 
 use super::super::avx512;
-use super::super::avx512::sums::{PAGES, RUN, SPLIT};
+use super::super::avx512::sums::SPLIT;
 use super::{clear, configured};
 use crate::kernels::operands::{PAGE, Values};
 use crate::tiles::{GROUP, LINE, TILE};
@@ -26,6 +26,11 @@ const ROWS: usize = 16;
 /// A tile in memory.
 #[repr(C, align(64))]
 struct Tile<T, const N: usize>([T; N]);
+
+/// Keys whose weighted sum is taken in int32: whole pages, and 512 * 2^15 * 127 < 2^31.
+const RUN: usize = 512;
+/// Pages of a run.
+const PAGES: usize = RUN / PAGE;
 
 /// The low and the high bytes of the weights of 16 rows for a page of keys.
 type Halves = [Tile<u8, { ROWS * PAGE }>; 2];

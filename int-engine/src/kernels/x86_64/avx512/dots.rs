@@ -18,8 +18,12 @@ use super::super::super::scalar;
 use crate::tiles::{GROUP, LINE, TILE, View};
 use core::arch::x86_64::*;
 
-/// Lines between a line in use and the one requested from memory meanwhile, with a single token.
+/// Most tokens of which [`Product::few`] takes all sums of a tile together.
+const FEW: usize = 4;
+/// Lines between a line in use and the one requested from memory meanwhile, with few tokens.
 const AHEAD: usize = 64;
+/// Bytes of a matrix that is read so quickly that what follows it is requested meanwhile instead: a page of keys.
+const SMALL: usize = 16 << 10;
 /// The same within a panel, which has been requested into the second-level cache.
 const NEAR: usize = 16;
 /// Tiles of a panel: with 8 tokens, 24 accumulators.
@@ -50,8 +54,11 @@ pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
     // SAFETY: `kernels` hands out the table only on a CPU with these features; the pointers are those of slices of whole
     // tiles and of an exclusive output with one element per row and token; `blocks` yields packed tokens.
     unsafe {
-        match (inputs.tokens(), inputs.blocks().next()) {
-            (1, Some((_, x))) => product.one(x.as_ptr()),
+        match (inputs.tokens(), inputs.data().as_ptr()) {
+            (1, x) => product.few::<1>(x),
+            (2, x) if product.small() => product.few::<2>(x),
+            (3, x) if product.small() => product.few::<3>(x),
+            (FEW, x) if product.small() => product.few::<FEW>(x),
             _ => product.panels(inputs),
         }
     }
@@ -101,42 +108,52 @@ macro_rules! by_tokens {
 }
 
 impl Product {
-    /// The product with one token, tile after tile in the order of memory.
+    fn small(&self) -> bool {
+        self.rows * self.groups * GROUP <= SMALL
+    }
+
+    /// The product with MR tokens, at most [`FEW`], tile after tile in the order of memory.
     ///
     /// # Safety
-    /// The features; valid operands of one token, packed at `x`.
+    /// The features; valid operands of MR tokens, packed at `x`.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-    unsafe fn one(self, x: *const i8) {
-        // SAFETY: each step reads one line of the tile and one group; the last rows alone are written in part.
+    unsafe fn few<const MR: usize>(self, x: *const i8) {
+        let mut ahead = if self.small() {
+            self.next
+        } else {
+            self.tiles.wrapping_add(AHEAD * LINE)
+        };
+        // SAFETY: each step reads one line of the tile and one group of each token; the last rows alone are written in
+        // part; requests of any address are harmless.
         unsafe {
             let mut line = self.tiles;
             for row in (0..self.rows).step_by(TILE) {
                 let sums = _mm512_loadu_si512(self.sums.add(row).cast());
                 let zero = _mm512_setzero_si512();
-                let mut acc = [zero; STEPS];
-                acc[0] = _mm512_sub_epi32(zero, _mm512_slli_epi32::<7>(sums));
+                let start = _mm512_sub_epi32(zero, _mm512_slli_epi32::<7>(sums));
+                let mut acc = [[start, zero, zero, zero]; MR];
                 let mut x = x;
                 for _ in 0..self.groups / STEPS {
-                    for (u, acc) in acc.iter_mut().enumerate() {
-                        let line = line.add(u * LINE);
-                        _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(AHEAD * LINE));
-                        let x = _mm512_set1_epi32(x.add(u * GROUP).cast::<i32>().read_unaligned());
-                        *acc = _mm512_dpbusd_epi32(*acc, x, _mm512_loadu_si512(line.cast()));
+                    for u in 0..STEPS {
+                        _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(u * LINE));
+                        add_line(acc.each_mut().map(|acc| &mut acc[u]), line.add(u * LINE), x);
+                        x = x.add(MR * GROUP);
                     }
                     line = line.add(STEPS * LINE);
-                    x = x.add(STEPS * GROUP);
+                    ahead = ahead.wrapping_add(STEPS * LINE);
                 }
                 for _ in 0..self.groups % STEPS {
-                    let y = _mm512_set1_epi32(x.cast::<i32>().read_unaligned());
-                    acc[0] = _mm512_dpbusd_epi32(acc[0], y, _mm512_loadu_si512(line.cast()));
+                    add_line(acc.each_mut().map(|acc| &mut acc[0]), line, x);
+                    x = x.add(MR * GROUP);
                     line = line.add(LINE);
-                    x = x.add(GROUP);
+                    ahead = ahead.wrapping_add(LINE);
                 }
-                let [a, b, c, d] = acc;
-                let sum = _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d));
                 let rows = TILE.min(self.rows - row);
                 let mask = (u32::from(u16::MAX) >> (TILE - rows)) as u16;
-                _mm512_mask_storeu_epi32(self.out.add(row), mask, sum);
+                for (m, [a, b, c, d]) in acc.into_iter().enumerate() {
+                    let sum = _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d));
+                    _mm512_mask_storeu_epi32(self.out.add(m * self.stride + row), mask, sum);
+                }
             }
         }
     }
@@ -224,6 +241,23 @@ impl Product {
                 }
             }
             next
+        }
+    }
+}
+
+/// Adds the products of a line of weights with one group of MR tokens.
+///
+/// # Safety
+/// The features; a line, a group of each token.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+unsafe fn add_line<const MR: usize>(acc: [&mut __m512i; MR], line: *const i8, x: *const i8) {
+    // SAFETY: reads the line and the group that the caller has.
+    unsafe {
+        let w = _mm512_loadu_si512(line.cast());
+        for (m, acc) in acc.into_iter().enumerate() {
+            let x = _mm512_set1_epi32(x.add(m * GROUP).cast::<i32>().read_unaligned());
+            *acc = _mm512_dpbusd_epi32(*acc, x, w);
         }
     }
 }

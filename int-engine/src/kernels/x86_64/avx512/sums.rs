@@ -1,7 +1,7 @@
 //! Weighted sums of values with `vpdpbusd`.
 //!
 //! A weight, 0 to 2^15, is 256 * high + low. The sums of both halves fit int32 for any context (at most
-//! 32768 * 255 * 127 < 2^31), and so does their combination for [`RUN`] keys: 512 * 2^15 * 127 < 2^31.
+//! 32768 * 255 * 127 < 2^31), and so does their combination for a page of 64 keys: 64 * 2^15 * 127 < 2^29.
 #![allow(unsafe_code)]
 // As in the parent.
 #![allow(clippy::incompatible_msrv)]
@@ -12,10 +12,6 @@ use super::super::super::operands::{PAGE, Values};
 use crate::tiles::{GROUP, LINE, TILE};
 use core::arch::x86_64::*;
 
-/// Keys whose weighted sum is taken in int32: whole pages.
-pub(crate) const RUN: usize = 512;
-/// Pages of a run.
-pub(crate) const PAGES: usize = RUN / PAGE;
 /// Rows whose sums are taken together, so that each value is loaded once for both.
 const ROWS: usize = 2;
 /// Registers of channels whose sums of [`ROWS`] rows are taken together: 16 accumulators.
@@ -41,61 +37,63 @@ pub(super) fn weighted_sum(w: &[u16], values: Values<'_>, n: &mut [i64]) {
     }
 }
 
-/// The sums of MR rows, added to `n`.
+/// The sums of MR rows, added to `n`, page after page.
 ///
 /// # Safety
 /// The features; `w` `[MR][keys]`, `n` `[MR][width]`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn rows<const MR: usize>(w: &[u16], values: Values<'_>, n: &mut [i64]) {
-    let (keys, width, pages) = (values.keys(), values.width(), values.pages());
-    for (run, first) in (0..keys).step_by(RUN).enumerate() {
-        let len = RUN.min(keys - first);
-        let mut halves = [const { Halves::ZERO }; MR];
+    let (keys, width) = (values.keys(), values.width());
+    let mut halves = [const { Halves::ZERO }; MR];
+    for (i, page) in values.pages().iter().enumerate() {
+        let (first, end) = (i * PAGE, keys.min((i + 1) * PAGE));
         for (halves, w) in halves.iter_mut().zip(w.chunks_exact(keys)) {
-            // SAFETY: the features; at most RUN weights.
-            unsafe { halves.fill(&w[first..first + len]) };
+            // SAFETY: the features; at most PAGE weights.
+            unsafe { halves.fill(&w[first..end]) };
         }
+        let part = Part {
+            page,
+            // A request of any address is harmless.
+            ahead: values.ahead(i).map_or(page.as_ptr(), <[i8]>::as_ptr),
+            groups: (end - first).div_ceil(GROUP),
+            width,
+        };
         let mut at = 0;
         while at < width {
-            let part = Part {
-                pages: &pages[run * PAGES..],
-                keys: len,
-                width,
-                at,
-            };
-            // SAFETY: the features; `pages` begin with the run's, and `at` is below the width.
+            // SAFETY: the features; the page holds the groups, and `at` is below the width.
             unsafe {
                 at += TILE
                     * match (width - at).div_ceil(TILE) {
-                        1 => part.sum::<MR, 1>(&halves, n),
-                        2 | 3 => part.sum::<MR, 2>(&halves, n),
-                        _ => part.sum::<MR, REGISTERS>(&halves, n),
+                        1 => part.sum::<MR, 1>(at, &halves, n),
+                        2 | 3 => part.sum::<MR, 2>(at, &halves, n),
+                        _ => part.sum::<MR, REGISTERS>(at, &halves, n),
                     };
             }
         }
     }
 }
 
-/// The low and the high bytes of at most [`RUN`] weights, four in each element, filled up with zeros.
+/// The low and the high bytes of at most [`PAGE`] weights, four in each element, filled up with zeros.
 struct Halves {
-    low: [i32; RUN / GROUP],
-    high: [i32; RUN / GROUP],
+    low: [i32; PAGE / GROUP],
+    high: [i32; PAGE / GROUP],
 }
 
 impl Halves {
     const ZERO: Self = Self {
-        low: [0; RUN / GROUP],
-        high: [0; RUN / GROUP],
+        low: [0; PAGE / GROUP],
+        high: [0; PAGE / GROUP],
     };
 
     /// # Safety
-    /// The features; at most [`RUN`] weights.
+    /// The features; at most [`PAGE`] weights.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
     unsafe fn fill(&mut self, w: &[u16]) {
         let (low, high) = (self.low.as_mut_ptr(), self.high.as_mut_ptr());
-        for (i, w) in w.chunks(SPLIT).enumerate() {
-            // SAFETY: 32 bytes, 8 elements, lie behind 8 i, as i < RUN / 32.
+        let (first, second) = w.split_at(w.len().min(SPLIT));
+        for (i, w) in [first, second].into_iter().enumerate() {
+            // SAFETY: two times 32 bytes, 8 elements.
             unsafe {
                 let bytes = split(w);
                 _mm256_storeu_si256(low.add(8 * i).cast(), bytes[0]);
@@ -125,66 +123,55 @@ pub(crate) unsafe fn split(w: &[u16]) -> [__m256i; 2] {
     }
 }
 
-/// Some channels of a run of keys.
+/// A page of values.
 struct Part<'a> {
-    /// The run's pages, and those that follow.
-    pages: &'a [&'a [i8]],
-    /// Keys of the run.
-    keys: usize,
+    page: &'a [i8],
+    /// What is requested from memory meanwhile, line by line.
+    ahead: *const i8,
+    /// Groups of keys.
+    groups: usize,
     width: usize,
-    /// The first channel.
-    at: usize,
 }
 
 impl Part<'_> {
-    /// Adds the sums of MR rows to at most 16 NV channels of `n`, `[MR][width]`; returns NV. With the first channels the
-    /// page that follows the one in use is requested from memory.
+    /// Adds the sums of MR rows to at most 16 NV channels from `at` of `n`, `[MR][width]`; returns NV.
     ///
     /// # Safety
-    /// The features; the pages hold whole groups of the run's keys; `at` + 16 (NV - 1) below the width.
+    /// The features; the page holds the groups; `at` + 16 (NV - 1) below the width.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
     unsafe fn sum<const MR: usize, const NV: usize>(
         &self,
+        at: usize,
         halves: &[Halves; MR],
         n: &mut [i64],
     ) -> usize {
-        let (width, at) = (self.width, self.at);
+        let width = self.width;
         let channels = TILE.min(width - at - (NV - 1) * TILE);
         // All but the last run of channels are whole.
         let last = (u32::from(u16::MAX) >> (TILE - channels)) as u16;
         let mask = |i: usize| if i + 1 == NV { last } else { u16::MAX };
-        let lines = if at == 0 {
-            (width * GROUP).div_ceil(LINE)
-        } else {
-            0
-        };
         // SAFETY: loads and stores of the last channels are masked; requests of any address are harmless.
         unsafe {
             let mut sums = [[[_mm512_setzero_si512(); 2]; NV]; MR];
-            for (page, start) in (0..self.keys).step_by(PAGE).enumerate() {
-                let mut line = self.pages[page].as_ptr().add(at * GROUP);
-                let mut next = self.pages.get(page + 1).map_or(line, |page| page.as_ptr());
-                let groups = start / GROUP..self.keys.min(start + PAGE).div_ceil(GROUP);
-                for group in groups {
-                    let mut v = [_mm512_setzero_si512(); NV];
-                    for (i, v) in v.iter_mut().enumerate() {
-                        *v = _mm512_maskz_loadu_epi32(mask(i), line.add(i * LINE).cast());
-                    }
-                    for (sums, halves) in sums.iter_mut().zip(halves) {
-                        let low = _mm512_set1_epi32(*halves.low.get_unchecked(group));
-                        let high = _mm512_set1_epi32(*halves.high.get_unchecked(group));
-                        for (sums, &v) in sums.iter_mut().zip(&v) {
-                            sums[0] = _mm512_dpbusd_epi32(sums[0], low, v);
-                            sums[1] = _mm512_dpbusd_epi32(sums[1], high, v);
-                        }
-                    }
-                    for _ in 0..lines {
-                        _mm_prefetch::<_MM_HINT_T1>(next);
-                        next = next.wrapping_add(LINE);
-                    }
-                    line = line.wrapping_add(width * GROUP);
+            let mut line = self.page.as_ptr().add(at * GROUP);
+            let mut ahead = self.ahead.wrapping_add(at * GROUP);
+            for group in 0..self.groups {
+                let mut v = [_mm512_setzero_si512(); NV];
+                for (i, v) in v.iter_mut().enumerate() {
+                    *v = _mm512_maskz_loadu_epi32(mask(i), line.add(i * LINE).cast());
+                    _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(i * LINE));
                 }
+                for (sums, halves) in sums.iter_mut().zip(halves) {
+                    let low = _mm512_set1_epi32(*halves.low.get_unchecked(group));
+                    let high = _mm512_set1_epi32(*halves.high.get_unchecked(group));
+                    for (sums, &v) in sums.iter_mut().zip(&v) {
+                        sums[0] = _mm512_dpbusd_epi32(sums[0], low, v);
+                        sums[1] = _mm512_dpbusd_epi32(sums[1], high, v);
+                    }
+                }
+                line = line.wrapping_add(width * GROUP);
+                ahead = ahead.wrapping_add(width * GROUP);
             }
             for (sums, n) in sums.into_iter().zip(n.chunks_exact_mut(width)) {
                 for (i, [low, high]) in sums.into_iter().enumerate() {
