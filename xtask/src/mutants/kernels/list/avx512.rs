@@ -557,18 +557,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
     m(
         "weighted-sum-rest",
         SUMS,
-        "sum",
+        "rows",
         "tail: keys after the last whole group are left out",
-        &[(
-            "self.keys.min(start + PAGE).div_ceil(GROUP)",
-            "self.keys.min(start + PAGE) / GROUP",
-        )],
+        &[("(end - first).div_ceil(GROUP)", "(end - first) / GROUP")],
     ),
     m(
-        "weighted-sum-runs",
+        "weighted-sum-pages",
         SUMS,
         "rows",
-        "each run of keys meets the values of the first",
-        &[("&pages[run * PAGES..]", "&pages[run * 0..]")],
+        "each page of values meets the weights of the first",
+        &[("&w[first..end]", "&w[..end - first]")],
     ),
 ];
