@@ -40,6 +40,8 @@ pub enum What {
     Beside,
     /// The same, the time in which no thread is.
     BesideAll,
+    /// The same, the time in which no thread is in a product with weights, keys or values.
+    BesideEvery,
     /// A blob file of `size` megabytes is hashed as the engine does.
     Hash,
     /// It is hashed by the `sha3` crate.
@@ -94,6 +96,10 @@ impl std::fmt::Display for Key {
             What::BesideAll => {
                 write!(f, "{subject}: without products at context {size}, {engine}")?
             }
+            What::BesideEvery => write!(
+                f,
+                "{subject}: without any product at context {size}, {engine}"
+            )?,
             What::Hash => write!(f, "{subject}: hash {size} MB")?,
             What::HashPlain => write!(f, "{subject}: hash {size} MB by sha3")?,
             What::Load => write!(f, "{subject}: load {size} MB")?,
@@ -152,7 +158,10 @@ impl Figure {
     /// Tokens a second, where there are tokens and the time is all of theirs.
     #[must_use]
     pub fn tokens_per_s(&self) -> Option<f64> {
-        let whole = !matches!(self.key.what, What::Beside | What::BesideAll);
+        let whole = !matches!(
+            self.key.what,
+            What::Beside | What::BesideAll | What::BesideEvery
+        );
         (whole && self.work.tokens > 0.0).then(|| self.work.tokens / self.seconds)
     }
 }
@@ -329,7 +338,7 @@ fn compared(figure: &Figure, all: &[Figure]) -> Option<(f64, &'static str)> {
             figure.seconds / other(What::Hash, size)?.seconds,
             "x the time of hashing",
         )),
-        What::Beside | What::BesideAll => Some((
+        What::Beside | What::BesideAll | What::BesideEvery => Some((
             figure.seconds / figure.work.tokens * other(What::Decode, size)?.tokens_per_s()?,
             "of the token",
         )),

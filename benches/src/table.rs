@@ -137,7 +137,11 @@ fn title(figure: &Figure) -> String {
         What::Verify => format!("{} verify {} after 64", key.subject, key.size),
         What::Beside => format!("{} outside products, context {}", key.subject, key.size),
         What::BesideAll => format!(
-            "{} no thread in a product, context {}",
+            "{} no thread in a product with weights, context {}",
+            key.subject, key.size
+        ),
+        What::BesideEvery => format!(
+            "{} no thread in any product, context {}",
             key.subject, key.size
         ),
         What::Hash => format!("{} hash a file, {} MB", key.subject, key.size),

@@ -1,4 +1,4 @@
-//! What a decode step does besides its products with weights, by clocks inside the step.
+//! What a decode step does besides its products, by clocks inside the step.
 //!
 //! The engine runs on a table of kernels whose products note when they begin and end; everything else of it, threads and
 //! order and memory, is as always.
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use int_engine::engine::{CpuEngine, Engine};
 use int_engine::kernels::Kernels;
-use int_engine::kernels::operands::{Inputs, Out};
+use int_engine::kernels::operands::{Inputs, Out, Values};
 use int_engine::tiles::View;
 
 use super::model::DECODED;
@@ -32,30 +32,55 @@ fn spans() -> MutexGuard<'static, Vec<(Instant, Instant)>> {
     SPANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn gemm(weights: View<'_>, inputs: Inputs<'_>, out: Out<'_>) {
-    let Some(&(kernels, head_dim)) = INNER.get() else {
-        return;
-    };
-    if weights.cols() == head_dim {
-        return (kernels.gemm)(weights, inputs, out);
-    }
+/// Notes when `f` began and ended.
+fn noted(f: impl FnOnce()) {
     let begin = Instant::now();
-    (kernels.gemm)(weights, inputs, out);
+    f();
     let end = Instant::now();
     spans().push((begin, end));
 }
 
-/// The fastest kernels with clocks around their products; `None` when a model of other head sizes has them, or one whose
-/// weight matrices cannot be told from keys.
-fn timed(subject: &Subject) -> Option<&'static Kernels> {
+/// Products with weights are noted, and with `ALL` those with keys.
+fn gemm<const ALL: bool>(weights: View<'_>, inputs: Inputs<'_>, out: Out<'_>) {
+    let Some(&(kernels, head_dim)) = INNER.get() else {
+        return;
+    };
+    if !ALL && weights.cols() == head_dim {
+        return (kernels.gemm)(weights, inputs, out);
+    }
+    noted(|| (kernels.gemm)(weights, inputs, out));
+}
+
+fn weighted_sum(weights: &[u16], values: Values<'_>, sums: &mut [i64]) {
+    if let Some((kernels, _)) = INNER.get() {
+        noted(|| (kernels.weighted_sum)(weights, values, sums));
+    }
+}
+
+/// The fastest kernels with clocks around their products with weights, and around all; `None` when a model of other head
+/// sizes has them, or one whose weight matrices cannot be told from keys.
+fn timed(subject: &Subject) -> Option<&'static [Kernels; 2]> {
     let config = subject.model.config();
     let head_dim = config.head_dim();
     if [config.hidden(), config.q_width(), config.intermediate()].contains(&head_dim) {
         return None;
     }
     let &(inner, known) = INNER.get_or_init(|| (Kernels::detect(), head_dim));
-    static TIMED: OnceLock<Kernels> = OnceLock::new();
-    (known == head_dim).then(|| TIMED.get_or_init(|| Kernels { gemm, ..*inner }))
+    static TIMED: OnceLock<[Kernels; 2]> = OnceLock::new();
+    (known == head_dim).then(|| {
+        TIMED.get_or_init(|| {
+            let weights = Kernels {
+                gemm: gemm::<false>,
+                ..*inner
+            };
+            let all = Kernels {
+                gemm: gemm::<true>,
+                weighted_sum,
+                ..*inner
+            };
+            [weights, all]
+        })
+    })
 }
 
 /// Of `seconds` on `threads` threads: what is outside of the spans on the mean thread, and what is outside of all.
@@ -74,13 +99,14 @@ fn outside(seconds: f64, threads: usize, mut spans: Vec<(Instant, Instant)>) -> 
     )
 }
 
-/// Adds the time of a decode step in which a thread is in no product, and in which none is.
+/// Adds the time of a decode step in which a thread is in no product with weights, in which none is, and in which none is
+/// in any product.
 pub(super) fn contenders<'a>(
     subject: &'a Subject,
     threads: NonZeroUsize,
     all: &mut Vec<Contender<'a>>,
 ) -> Result<(), Error> {
-    let Some(kernels) = timed(subject) else {
+    let Some([weights, every]) = timed(subject) else {
         return Ok(());
     };
     let first = subject.token_at(CONTEXT);
@@ -88,8 +114,12 @@ pub(super) fn contenders<'a>(
     let mut session = plain.session()?;
     session.feed(&subject.prompt(CONTEXT))?;
     let expected = decode(&mut *session, first, DECODED)?;
-    let engine = CpuEngine::new(subject.model.clone(), kernels, threads);
-    for what in [What::Beside, What::BesideAll] {
+    for (what, kernels) in [
+        (What::Beside, weights),
+        (What::BesideAll, weights),
+        (What::BesideEvery, every),
+    ] {
+        let engine = CpuEngine::new(subject.model.clone(), kernels, threads);
         let key = Key {
             what,
             subject: subject.name.clone(),
