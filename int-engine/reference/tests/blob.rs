@@ -414,10 +414,13 @@ fn psh_steps() {
     }
 }
 
+/// Of the cases of a long test one in so many runs on machines that are tested under emulation.
+const STEP: usize = if cfg!(target_arch = "x86_64") { 1 } else { 7 };
+
 #[test]
 fn prefixes_and_declared_sizes() {
     let b = small();
-    for len in 0..b.bytes.len() {
+    for len in (0..b.bytes.len()).step_by(STEP) {
         let got = refuse(&b.bytes[..len]);
         if len < 1024 {
             assert_eq!(got, BadBlob::ShorterThanRecord { len });
@@ -454,7 +457,7 @@ fn prefixes_and_declared_sizes() {
 fn one_bit_changes() {
     let b = small();
     let mut accepted = 0;
-    for at in 0..b.bytes.len() {
+    for at in (0..b.bytes.len()).step_by(STEP) {
         let mut bytes = b.bytes.clone();
         bytes[at] ^= 1 << (at * 5 % 8);
         if let Ok(model) = Model::from_blob(&bytes) {
@@ -464,7 +467,7 @@ fn one_bit_changes() {
         }
     }
     assert!(
-        accepted > 200,
+        accepted > 200 / STEP,
         "weights, multipliers and phases may change: {accepted}"
     );
 }

@@ -20,6 +20,9 @@ use int_engine::kernels::Kernels;
 use int_engine::model::Model;
 use small::{backends, dims, engine, model, tokens};
 
+/// Of the cases of a long test one in so many runs on machines that are tested under emulation.
+const STEP: usize = if cfg!(target_arch = "x86_64") { 1 } else { 3 };
+
 /// Every backend of this machine with 1, 2 and 5 threads.
 fn engines(model: &Arc<Model>) -> Vec<CpuEngine> {
     let each = |kernels| [1, 2, 5].map(|threads| engine(model, kernels, threads));
