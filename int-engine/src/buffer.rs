@@ -163,23 +163,30 @@ fn slice(memory: &Memory, lines: usize) -> &[i8] {
     unsafe { std::slice::from_raw_parts(start.cast(), lines * LINE) }
 }
 
-/// Whole int32 of bytes that begin at a line, in the machine's order.
+/// Whether bytes are whole int32.
+fn whole_words(bytes: &[i8]) -> bool {
+    bytes.as_ptr().cast::<i32>().is_aligned() && bytes.len() % size_of::<i32>() == 0
+}
+
+/// Bytes as int32, in the machine's order.
 ///
 /// # Panics
-/// When they begin elsewhere or end within an int32.
+/// When they do not begin at the alignment of an int32, or end within one.
 pub(crate) fn words(bytes: &[i8]) -> &[i32] {
-    // SAFETY: any four bytes are an int32.
-    let (before, words, after) = unsafe { bytes.align_to() };
-    assert!(before.is_empty() && after.is_empty(), "whole int32");
-    words
+    assert!(whole_words(bytes), "whole int32");
+    // SAFETY: aligned, of that length, and any four bytes are an int32.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<i32>()) }
 }
 
 /// As [`words`].
+///
+/// # Panics
+/// As [`words`].
 pub(crate) fn words_mut(bytes: &mut [i8]) -> &mut [i32] {
-    // SAFETY: any four bytes are an int32, and any int32 is four bytes.
-    let (before, words, after) = unsafe { bytes.align_to_mut() };
-    assert!(before.is_empty() && after.is_empty(), "whole int32");
-    words
+    assert!(whole_words(bytes), "whole int32");
+    let words = bytes.len() / size_of::<i32>();
+    // SAFETY: as above, the bytes are borrowed mutably, and any int32 is four bytes.
+    unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), words) }
 }
 
 /// The same bytes as int8.

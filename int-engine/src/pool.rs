@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -105,6 +106,12 @@ impl Pool {
     #[must_use]
     pub(crate) fn threads(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// Which of `parts` parts a thread takes before those of others: each thread has as many as the others, or one less.
+    #[must_use]
+    pub(crate) fn own(&self, thread: usize, parts: usize) -> Range<usize> {
+        self.shared.first(thread, parts)..self.shared.first(thread + 1, parts)
     }
 
     /// Calls `f(i, chunk)` once for the i-th chunk of `data`; all but the last are `len` long.

@@ -271,7 +271,7 @@ impl<'a> Out<'a> {
     /// # Panics
     /// When there are fewer.
     #[must_use]
-    pub fn take(&mut self, rows: usize) -> Self {
+    pub fn split_off(&mut self, rows: usize) -> Self {
         assert!(rows <= self.rows);
         let taken = Self {
             rows,
@@ -311,7 +311,10 @@ pub struct Values<'a> {
     keys: usize,
     width: usize,
     pages: &'a [&'a [i8]],
-    ahead: &'a [&'a [i8]],
+    /// Pages between the one in use and the one that is asked for, that one included.
+    distance: usize,
+    /// What is asked for after the last page.
+    following: &'a [&'a [i8]],
 }
 
 impl<'a> Values<'a> {
@@ -333,7 +336,8 @@ impl<'a> Values<'a> {
             keys,
             width,
             pages,
-            ahead: pages.get(1..).unwrap_or_default(),
+            distance: 1,
+            following: &[],
         }
     }
 
@@ -355,16 +359,22 @@ impl<'a> Values<'a> {
         self.pages
     }
 
-    /// The same values, with what kernels may ask for while they read each page, in place of the page that follows. It
-    /// changes no result.
+    /// The same values, with what kernels may ask for while they read page i: page i + `distance`, and after the last
+    /// page `following`. It changes no result.
     #[must_use]
-    pub fn before(self, ahead: &'a [&'a [i8]]) -> Self {
-        Self { ahead, ..self }
+    pub fn before(self, distance: usize, following: &'a [&'a [i8]]) -> Self {
+        Self {
+            distance,
+            following,
+            ..self
+        }
     }
 
     /// What to ask for while page `i` is read.
     pub(crate) fn ahead(self, i: usize) -> Option<&'a [i8]> {
-        self.ahead.get(i).copied()
+        let at = i + self.distance;
+        let later = || self.following.get(at - self.pages.len());
+        self.pages.get(at).or_else(later).copied()
     }
 
     /// Each page with its keys: whole groups, `[keys / 4][width][4]`.
@@ -460,7 +470,7 @@ mod tests {
         assert_eq!((out.tokens(), out.rows(), out.stride()), (3, 4, 4));
         assert_eq!(out.part(1..3).token(2), [9, 10]);
         assert_eq!(out.part(4..4).token(2), []);
-        out.take(1).token(1)[0] = -1;
+        out.split_off(1).token(1)[0] = -1;
         out.token(1)[2] = -2;
         assert_eq!(memory[4..8], [-1, 5, 6, -2]);
     }

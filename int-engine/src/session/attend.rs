@@ -3,15 +3,15 @@
 use super::cache::Head;
 use super::plan::Plan;
 use crate::halt::{Fault, try_resize};
-use crate::kernels::operands::{Inputs, Out, Values};
+use crate::kernels::operands::{Inputs, Out, PAGE, Values};
 use crate::model::Layer;
 use crate::ops::attention::{Normalizer, QueryScale};
 
 /// Rows of dot products of one call: query heads times tokens.
 const ROWS: usize = 32;
 
-/// Pages of keys or values between those in use and those that are asked for meanwhile.
-pub(super) const AHEAD: usize = 2;
+/// How many pages of keys or values after the one in use is the one that is asked for meanwhile.
+pub(super) const PAGES_AHEAD: usize = 2;
 
 /// Memory for [`attend`]. A row belongs to one query head of one token, `[tokens][group]`.
 #[derive(Debug, Default)]
@@ -74,8 +74,9 @@ pub(super) fn grow<T: Clone + Default>(
 pub(super) struct Queries<'a> {
     /// Position of the first token.
     pub(super) first: usize,
-    /// Heads of each token below, and the first of those that share the kv head.
+    /// Heads of each token below.
     pub(super) heads: usize,
+    /// The first of those that share the kv head.
     pub(super) from: usize,
     /// `[tokens][heads][head_dim]`.
     pub(super) q8: &'a [i8],
@@ -85,12 +86,12 @@ pub(super) struct Queries<'a> {
 
 /// Attention of the heads that share a kv head, for at most [`tile`] tokens; `out` is `[tokens][group * head_dim]`.
 ///
-/// `pages` are those of the kv head, each with the number of its positions: all up to the last token's. `following` are
-/// the first keys that the thread will read afterwards, of at most [`AHEAD`] pages.
-pub(super) fn attend(
+/// `page` gives the kv head's pages, which hold every position up to the last token's. `following` are keys that the
+/// thread may read afterwards, of at most [`PAGES_AHEAD`] pages.
+pub(super) fn attend<'a>(
     plan: &Plan,
     layer: &Layer,
-    pages: &[(usize, Head<'_>)],
+    page: impl Fn(usize) -> Head<'a>,
     following: &[&[i8]],
     queries: Queries<'_>,
     scratch: &mut Scratch,
@@ -107,32 +108,38 @@ pub(super) fn attend(
     let (hd, group) = (config.head_dim(), config.group());
     let tokens = mq.len() / heads;
     let width = group * hd;
-    let rows = scratch.queries[..tokens * width].chunks_exact_mut(width);
-    for (queries, row) in rows.zip(q8.chunks_exact(heads * hd)) {
-        queries.copy_from_slice(&row[from * hd..][..width]);
-    }
-    let queries = &scratch.queries[..tokens * width];
+    let queries = if heads == group {
+        q8
+    } else {
+        let rows = scratch.queries[..tokens * width].chunks_exact_mut(width);
+        for (queries, row) in rows.zip(q8.chunks_exact(heads * hd)) {
+            queries.copy_from_slice(&row[from * hd..][..width]);
+        }
+        &scratch.queries[..tokens * width]
+    };
     let form = (kernels.form)(tokens * group);
     let packed = Inputs::pack(queries, hd, form, &mut scratch.packed);
     // Later tokens' keys are part of the products for the earlier ones, and their weights are zero.
     let keys = first + tokens;
     let dots = &mut scratch.dots[..tokens * group * keys];
-    let blocks = pages.iter().map(|(_, head)| head.keys);
-    let blocks = blocks.chain(pages.iter().map(|(_, head)| head.values));
-    let blocks: Vec<&[i8]> = blocks.chain(following.iter().copied()).collect();
-    let mut start = 0;
-    for (i, &(len, head)) in pages.iter().enumerate() {
-        if let Some((_, head)) = pages.get(i + AHEAD) {
-            head.prefetch_scales();
-        }
-        let range = start..start + len;
+    let pages = keys.div_ceil(PAGE);
+    let ahead = PAGES_AHEAD.min(pages);
+    let values: Vec<&[i8]> = (0..pages).map(|i| page(i).values).collect();
+    for i in 0..pages {
+        let (head, range) = (page(i), i * PAGE..keys.min((i + 1) * PAGE));
+        let next = if i + ahead < pages {
+            let next = page(i + ahead);
+            next.prefetch_scales();
+            next.keys
+        } else {
+            values[i + ahead - pages]
+        };
         (kernels.gemm)(
-            head.keys(len).before(blocks.get(i + AHEAD).copied()),
+            head.keys(range.len()).before(Some(next)),
             packed,
             Out::new(dots, keys).part(range.clone()),
         );
         head.scales(&mut scratch.mk[range.clone()], &mut scratch.mv[range]);
-        start += len;
     }
     scratch.normalizers.clear();
     let weights = &mut scratch.weights[..tokens * group * keys];
@@ -153,11 +160,7 @@ pub(super) fn attend(
         scratch.normalizers.push(normalizer);
     }
     let sums = &mut scratch.sums[..tokens * width];
-    let (values, ahead) = (
-        &blocks[pages.len()..2 * pages.len()],
-        blocks.get(pages.len() + AHEAD..).unwrap_or_default(),
-    );
-    let values = Values::new(keys, hd, values).before(ahead);
+    let values = Values::new(keys, hd, &values).before(ahead, following);
     (kernels.weighted_sum)(weights, values, sums);
     let rows = sums.chunks_exact(hd).zip(&scratch.normalizers);
     for (row, (sums, &normalizer)) in rows.enumerate() {

@@ -1,7 +1,7 @@
 //! The KV cache of one session (spec 3.2), in pages that sessions may share.
 //!
 //! A page holds [`PAGE`] consecutive positions of every layer and kv head. What belongs to a layer and head stands
-//! together, in the order in which attention reads it: scales and sums of keys, keys in tiles ([`crate::tiles`]), values
+//! together, in the order in which attention reads it: sums of keys and scales, keys in tiles ([`crate::tiles`]), values
 //! in groups of four positions, `[PAGE / 4][head_dim][4]`. A page that another owner holds too is copied before it is
 //! written, so what is shared never changes.
 
@@ -51,6 +51,20 @@ impl Shape {
     fn bytes(self) -> usize {
         self.slots() * self.slot()
     }
+
+    /// Sums and scales, keys, and values of a layer and head.
+    fn parts(self, slot: &[i8]) -> [&[i8]; 3] {
+        let (side, codes) = slot.split_at(SIDE);
+        let (keys, values) = codes.split_at(self.keys());
+        [side, keys, values]
+    }
+
+    /// As [`Shape::parts`].
+    fn parts_mut(self, slot: &mut [i8]) -> [&mut [i8]; 3] {
+        let (side, codes) = slot.split_at_mut(SIDE);
+        let (keys, values) = codes.split_at_mut(self.keys());
+        [side, keys, values]
+    }
 }
 
 /// [`PAGE`] positions.
@@ -85,8 +99,7 @@ pub(super) struct Head<'a> {
 
 impl<'a> Head<'a> {
     fn new(shape: Shape, slot: &'a [i8]) -> Self {
-        let (side, codes) = slot.split_at(SIDE);
-        let (keys, values) = codes.split_at(shape.keys());
+        let [side, keys, values] = shape.parts(slot);
         Self {
             head_dim: shape.head_dim,
             side,
@@ -132,22 +145,22 @@ impl HeadMut<'_> {
         Head::new(self.shape, self.slot)
     }
 
-    /// Asks for what [`HeadMut::append`] writes to be brought near.
-    pub(super) fn prefetch(&self, at: usize) {
-        let (side, codes) = self.slot.split_at(SIDE);
-        let (keys, values) = codes.split_at(self.shape.keys());
-        let tile = keys.len() / (PAGE / TILE);
-        prefetch(&side[at * size_of::<i32>()..][..1]);
-        prefetch(&side[(PAGE + at) * size_of::<i32>()..][..1]);
-        prefetch(&keys[at / TILE * tile..][..tile]);
+    /// Asks for what [`HeadMut::append`] writes to be brought near, and with `all` for the earlier keys of the page.
+    pub(super) fn prefetch(&self, at: usize, all: bool) {
+        let [side, keys, values] = self.shape.parts(self.slot);
+        for word in [at, PAGE + at] {
+            prefetch(&side[word * size_of::<i32>()..][..1]);
+        }
+        let (tile, len) = (at / TILE, keys.len() / (PAGE / TILE));
+        let first = if all { 0 } else { tile };
+        prefetch(&keys[first * len..(tile + 1) * len]);
         let group = GROUP * self.shape.head_dim;
         prefetch(&values[at / GROUP * group..][..group]);
     }
 
     /// Writes position `at` of the page.
     pub(super) fn append(&mut self, at: usize, entry: &Entry<'_>) {
-        let (side, codes) = self.slot.split_at_mut(SIDE);
-        let (keys, values) = codes.split_at_mut(self.shape.keys());
+        let [side, keys, values] = self.shape.parts_mut(self.slot);
         let hd = self.shape.head_dim;
         let mut groups = keys[tiles::index(at, 0, hd)..].chunks_mut(LINE);
         let mut whole = entry.k8.chunks_exact(GROUP);
@@ -176,7 +189,7 @@ impl Page {
         Ok(Self { shape, slots })
     }
 
-    /// Bytes of memory.
+    /// Bytes of its buffer.
     pub(super) fn bytes(&self) -> usize {
         self.slots.bytes().len()
     }
@@ -269,16 +282,9 @@ impl KvCache {
         Ok(())
     }
 
-    /// One layer and kv head of every page that holds one of the first `len` positions, in order, each with how many
-    /// it holds.
-    pub(super) fn head(
-        &self,
-        layer: usize,
-        kv_head: usize,
-        len: usize,
-    ) -> impl Iterator<Item = (usize, Head<'_>)> {
-        let pages = self.pages.iter().take(len.div_ceil(PAGE)).enumerate();
-        pages.map(move |(i, page)| (PAGE.min(len - i * PAGE), page.head(layer, kv_head)))
+    /// One layer and kv head of a page.
+    pub(super) fn head(&self, page: usize, layer: usize, kv_head: usize) -> Head<'_> {
+        self.pages[page].head(layer, kv_head)
     }
 
     /// The page that holds `position`, which [`KvCache::reserve`] has made writable, and the pages before it.

@@ -75,27 +75,7 @@ struct Part<'a> {
     matrix: Matrix<'a>,
     scales: Option<&'a [TokenScale]>,
     limit: i32,
-    first: usize,
     out: Out<'a>,
-}
-
-/// How rows of matrices are split over the threads.
-struct Split {
-    threads: usize,
-    /// Every part but a matrix's last is a multiple of this many rows.
-    grain: usize,
-    /// Most rows of a part.
-    len: usize,
-}
-
-impl Split {
-    /// The rows of a matrix of `rows` rows that are a thread's own. Each thread has its share of every matrix: what it
-    /// makes of several is for the same heads or channels, and follows in memory.
-    fn share(&self, rows: usize, thread: usize) -> Range<usize> {
-        let grains = rows.div_ceil(self.grain);
-        let first = |thread| rows.min(grains * thread / self.threads * self.grain);
-        first(thread)..first(thread + 1)
-    }
 }
 
 impl Plan {
@@ -173,20 +153,29 @@ impl Plan {
         Inputs::packed(tokens, cols, form, memory)
     }
 
-    /// How the rows of some matrices, `rows` in all, are split over the threads for `tokens` inputs.
-    fn split(&self, rows: usize, tokens: usize) -> Split {
+    /// How matrices of `rows` rows are split over the threads for `tokens` inputs: which matrix, and which of its rows, in
+    /// the order in which threads claim parts. A thread's own are its share of every matrix: what it makes of several is
+    /// for the same heads or channels. Parts of a matrix follow each other, and all but its last are whole tiles.
+    fn parts<const N: usize>(&self, rows: [usize; N], tokens: usize) -> Vec<(usize, Range<usize>)> {
         // Several parts a thread, so that the threads end together.
         let (parts, grain) = match (tokens, (self.kernels.form)(tokens)) {
             (1, _) => (16, TILE),
             (_, Form::Blocks { .. }) => (6, PANEL),
             (_, Form::Tiles) => (8, 2 * TILE),
         };
-        let threads = self.pool.threads();
-        Split {
-            threads,
-            grain,
-            len: rows.div_ceil(parts * threads).next_multiple_of(grain),
+        let (all, threads) = (rows.iter().sum::<usize>(), self.pool.threads());
+        let len = all.div_ceil(parts * threads).next_multiple_of(grain);
+        let mut parts = Vec::with_capacity(all / len + N * threads);
+        for thread in 0..threads {
+            for (matrix, &rows) in rows.iter().enumerate() {
+                let grains = rows.div_ceil(grain);
+                let first = |thread| rows.min(grains * thread / threads * grain);
+                let end = first(thread + 1);
+                let starts = (first(thread)..end).step_by(len);
+                parts.extend(starts.map(|start| (matrix, start..end.min(start + len))));
+            }
         }
+        parts
     }
 
     /// Calls `f`, which prepares the inputs of the products with `next`. When there is but one token, `f` runs on one
@@ -201,10 +190,10 @@ impl Plan {
             return f();
         }
         self.pool.alongside(f, |thread, done| {
-            let split = self.split(next.iter().map(|w| w.weight.rows()).sum(), tokens);
-            for w in next {
-                let rows = split.share(w.weight.rows(), thread);
-                for bytes in w.weight.view().part(rows).data().chunks(FETCH) {
+            let parts = self.parts(next.map(|w| w.weight.rows()), tokens);
+            let own = self.pool.own(thread, parts.len());
+            for (matrix, rows) in parts[own].iter().cloned() {
+                for bytes in next[matrix].weight.view().part(rows).data().chunks(FETCH) {
                     if done.load(Ordering::Relaxed) {
                         return;
                     }
@@ -216,26 +205,21 @@ impl Plan {
 
     /// `linear` of spec 3.2 for every product, each with the same inputs; the rows of all are split over the threads.
     pub(super) fn products<const N: usize>(&self, inputs: Inputs<'_>, products: [Product<'_>; N]) {
-        let rows: usize = products.iter().map(|p| p.matrix.weight.rows()).sum();
-        let split = self.split(rows, inputs.tokens());
-        let mut parts = Vec::with_capacity(rows / split.len + N * split.threads);
-        let mut rest = products.map(|product| (0, product));
-        for thread in 0..split.threads {
-            for (first, product) in &mut rest {
-                let end = split.share(product.matrix.weight.rows(), thread).end;
-                while *first < end {
-                    let rows = split.len.min(end - *first);
-                    parts.push(Part {
-                        matrix: product.matrix,
-                        scales: product.scales,
-                        limit: product.limit,
-                        first: *first,
-                        out: product.out.take(rows),
-                    });
-                    *first += rows;
+        let rows = products.each_ref().map(|p| p.matrix.weight.rows());
+        let mut products = products;
+        let parts = self.parts(rows, inputs.tokens());
+        let mut parts: Vec<_> = parts
+            .into_iter()
+            .map(|(matrix, rows)| {
+                let product = &mut products[matrix];
+                Part {
+                    matrix: product.matrix.part(rows.clone()),
+                    scales: product.scales,
+                    limit: product.limit,
+                    out: product.out.split_off(rows.len()),
                 }
-            }
-        }
+            })
+            .collect();
         self.pool
             .chunks_mut(&mut parts, 1, |_, part| part[0].run(self, inputs));
     }
@@ -243,9 +227,9 @@ impl Plan {
 
 impl Part<'_> {
     fn run(&mut self, plan: &Plan, inputs: Inputs<'_>) {
-        let rows = self.out.rows();
-        let matrix = self.matrix.part(self.first..self.first + rows);
-        matrix.product(plan, inputs, self.scales, self.limit, &mut self.out);
+        let (scales, limit) = (self.scales, self.limit);
+        self.matrix
+            .product(plan, inputs, scales, limit, &mut self.out);
     }
 }
 

@@ -188,7 +188,7 @@ impl Pass {
                         from: g * config.group(),
                         ..queries
                     };
-                    items.push((g, &*run.cache, queries, rows.take(width)));
+                    items.push((g, &*run.cache, queries, rows.split_off(width)));
                 }
                 (token, rest) = (token + len, after);
             }
@@ -198,13 +198,12 @@ impl Pass {
         let scratch = &self.scratch;
         plan.pool.each(&mut items, |_, item| {
             let (g, cache, queries, out) = item;
-            let keys = queries.first + queries.mq.len() / heads;
-            let pages: Vec<_> = cache.head(index, *g, keys).collect();
+            let page = |i| cache.head(i, index, *g);
             with_scratch(scratch, |scratch| {
                 attend(
                     plan,
                     layer,
-                    &pages,
+                    page,
                     &[],
                     *queries,
                     &mut scratch.attention,

@@ -1,13 +1,16 @@
 //! The attention of runs of one token each, from the projections to the output: every kv head by itself.
+//!
+//! A probed pass goes another way, operation by operation over all heads (`attention.rs`); tests hold both to the same
+//! bytes.
 
 use super::{Pass, Run, with_scratch};
 use crate::kernels::operands::Out;
 use crate::model::Layer;
-use crate::session::attend::{AHEAD, Queries, attend};
-use crate::session::cache::{Entry, Head, HeadMut, PAGE, Page};
+use crate::session::attend::{PAGES_AHEAD, Queries, attend};
+use crate::session::cache::{Entry, HeadMut, PAGE, Page};
 use crate::session::heads::{quantize_heads, rotate_and_quantize};
 use crate::session::plan::Plan;
-use std::iter::once;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Queries, key and value of one kv head of one token, and where they go.
@@ -15,15 +18,16 @@ struct Item<'a> {
     kv_head: usize,
     position: usize,
     angles: &'a [(i32, i32)],
-    /// As projected, `[group][head_dim]`, `[head_dim]`, `[head_dim]`.
-    projected: [&'a mut [i32]; 3],
-    /// Quantised, in the same shapes.
-    codes: [&'a mut [i8]; 3],
-    /// `[group]`, `[1]`, `[1]`.
-    largest: [&'a mut [u16]; 3],
+    /// Queries, `[group][head_dim]`: as projected, and their codes and scales.
+    q: (&'a mut [i32], &'a mut [i8], &'a mut [u16]),
+    /// The key as projected, `[head_dim]`, and its codes.
+    k: (&'a mut [i32], &'a mut [i8]),
+    /// The value, likewise.
+    v: (&'a [i32], &'a mut [i8]),
     /// The pages before the token's own.
     earlier: &'a [Arc<Page>],
-    head: HeadMut<'a>,
+    /// The kv head in the token's own.
+    own: HeadMut<'a>,
     /// `[group][head_dim]`.
     out: &'a mut [i32],
 }
@@ -39,77 +43,71 @@ impl Pass {
         let config = plan.model.config();
         let (hd, group) = (config.head_dim(), config.group());
         let (kv_heads, width) = (config.kv_heads(), group * hd);
+        let q = (self.a.chunks_exact_mut(width))
+            .zip(self.q8.chunks_exact_mut(width))
+            .zip(self.mq.chunks_exact_mut(group));
+        let k = (self.b.chunks_exact_mut(hd)).zip(self.k8.chunks_exact_mut(hd));
+        let v = (self.c.chunks_exact(hd)).zip(self.v8.chunks_exact_mut(hd));
+        let mut rows = q.zip(k).zip(v.zip(self.attended.chunks_exact_mut(width)));
+        let alone = runs.len() == 1;
         let mut items = Vec::with_capacity(runs.len() * kv_heads);
-        let mut q = self
-            .a
-            .chunks_exact_mut(width)
-            .zip(self.q8.chunks_exact_mut(width));
-        let mut mq = self.mq.chunks_exact_mut(group);
-        let mut k = self
-            .b
-            .chunks_exact_mut(hd)
-            .zip(self.k8.chunks_exact_mut(hd));
-        let mut mk = self.mk.chunks_exact_mut(1);
-        let mut v = self
-            .c
-            .chunks_exact_mut(hd)
-            .zip(self.v8.chunks_exact_mut(hd));
-        let mut mv = self.mv.chunks_exact_mut(1);
-        let mut out = self.attended.chunks_exact_mut(width);
         for (run, angles) in runs.iter_mut().zip(self.angles.chunks_exact(hd / 2)) {
             let (earlier, page) = run.cache.writable(run.first);
-            for (kv_head, head) in page.layer_mut(index).enumerate() {
-                let next = (q.next(), k.next(), v.next(), out.next());
-                let (Some((q, q8)), Some((k, k8)), Some((v, v8)), Some(out)) = next else {
-                    unreachable!("rows for every token");
-                };
-                let (Some(mq), Some(mk), Some(mv)) = (mq.next(), mk.next(), mv.next()) else {
-                    unreachable!("scales for every token");
-                };
+            let heads = page.layer_mut(index).enumerate();
+            for ((kv_head, own), row) in heads.zip(rows.by_ref()) {
+                let ((((q, q8), mq), k), (v, out)) = row;
                 items.push(Item {
                     kv_head,
                     position: run.first,
                     angles,
-                    projected: [q, k, v],
-                    codes: [q8, k8, v8],
-                    largest: [mq, mk, mv],
+                    q: (q, q8, mq),
+                    k,
+                    v,
                     earlier,
-                    head,
+                    own,
                     out,
                 });
             }
         }
-        let scratch = &self.scratch;
-        plan.pool.each(&mut items, |_, item| {
-            let at = item.position % PAGE;
-            let earlier = item.earlier.iter();
-            let earlier = earlier.map(|page| (PAGE, page.head(index, item.kv_head)));
-            item.head.prefetch(at);
-            for (_, head) in earlier.clone().take(AHEAD) {
-                head.prefetch();
+        if !alone {
+            // The same keys and values one after the other, and those of most keys first.
+            items.sort_by_key(|item| (item.kv_head, Reverse(item.position)));
+        }
+        // Where the keys are that a thread reads after each item.
+        let mut next: Vec<_> = (items.iter().skip(1))
+            .map(|item| Some((item.earlier, item.kv_head)))
+            .collect();
+        next.push(None);
+        for thread in 0..plan.pool.threads() {
+            let own = plan.pool.own(thread, items.len());
+            if !own.is_empty() {
+                next[own.end - 1] = None;
             }
-            let [q, k, v] = &mut item.projected;
-            let [q8, k8, v8] = &mut item.codes;
-            let [mq, mk, mv] = &mut item.largest;
-            rotate_and_quantize(plan, q, layer.q_gain.as_deref(), item.angles, q8, mq);
-            rotate_and_quantize(plan, k, layer.k_gain.as_deref(), item.angles, k8, mk);
-            quantize_heads(plan, v, v8, mv);
-            let entry = Entry {
-                k8,
-                v8,
-                mk: mk[0],
-                mv: mv[0],
-            };
-            item.head.append(at, &entry);
-            let pages: Vec<(usize, Head<'_>)> =
-                earlier.chain(once((at + 1, item.head.head()))).collect();
-            let following: Vec<_> = item
-                .earlier
-                .iter()
-                .take(AHEAD)
-                .filter(|_| item.kv_head + 1 < kv_heads)
-                .map(|page| page.head(index, item.kv_head + 1).keys)
-                .collect();
+        }
+        let scratch = &self.scratch;
+        plan.pool.each(&mut items, |i, item| {
+            let (earlier, kv_head) = (item.earlier, item.kv_head);
+            let at = item.position % PAGE;
+            item.own.prefetch(at, earlier.len() < PAGES_AHEAD);
+            for page in earlier.iter().take(PAGES_AHEAD) {
+                page.head(index, kv_head).prefetch();
+            }
+            let ((q, q8, mq), (k, k8), (v, v8)) = (&mut item.q, &mut item.k, &mut item.v);
+            let (mut mk, mut mv) = ([0], [0]);
+            let gains = [&layer.q_gain, &layer.k_gain].map(Option::as_deref);
+            rotate_and_quantize(plan, q, gains[0], item.angles, q8, mq);
+            rotate_and_quantize(plan, k, gains[1], item.angles, k8, &mut mk);
+            quantize_heads(plan, v, v8, &mut mv);
+            let ([mk], [mv]) = (mk, mv);
+            item.own.append(at, &Entry { k8, v8, mk, mv });
+            let own = item.own.head();
+            let page = |i: usize| earlier.get(i).map_or(own, |page| page.head(index, kv_head));
+            let mut following: [&[i8]; PAGES_AHEAD] = [&[]; PAGES_AHEAD];
+            let (pages, kv_head) = next[i].unwrap_or_default();
+            let known = pages.len().min(PAGES_AHEAD);
+            for (keys, page) in following.iter_mut().zip(pages) {
+                *keys = page.head(index, kv_head).keys;
+            }
             let queries = Queries {
                 first: item.position,
                 heads: group,
@@ -118,14 +116,14 @@ impl Pass {
                 mq,
             };
             with_scratch(scratch, |scratch| {
-                let out = &mut Out::new(item.out, width);
+                let (scratch, out) = (&mut scratch.attention, &mut Out::new(item.out, width));
                 attend(
                     plan,
                     layer,
-                    &pages,
-                    &following,
+                    page,
+                    &following[..known],
                     queries,
-                    &mut scratch.attention,
+                    scratch,
                     out,
                 );
             });

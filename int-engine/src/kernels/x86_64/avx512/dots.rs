@@ -22,6 +22,7 @@ use core::arch::x86_64::*;
 const FEW: usize = 4;
 /// Lines between a line in use and the one requested from memory meanwhile, with few tokens.
 const AHEAD: usize = 64;
+const _: () = assert!(FEW <= BLOCK);
 /// Bytes of a matrix that is read so quickly that what follows it is requested meanwhile instead: a page of keys.
 const SMALL: usize = 16 << 10;
 /// The same within a panel, which has been requested into the second-level cache.
@@ -52,7 +53,8 @@ pub(super) fn gemm(weights: View<'_>, inputs: Inputs<'_>, mut out: Out<'_>) {
         stride: out.stride(),
     };
     // SAFETY: `kernels` hands out the table only on a CPU with these features; the pointers are those of slices of whole
-    // tiles and of an exclusive output with one element per row and token; `blocks` yields packed tokens.
+    // tiles and of an exclusive output with one element per row and token; packed
+    // tokens, of which the first FEW are one block.
     unsafe {
         match (inputs.tokens(), inputs.data().as_ptr()) {
             (1, x) => product.few::<1>(x),

@@ -1,7 +1,7 @@
 //! Weighted sums of values with `vpdpbusd`.
 //!
-//! A weight, 0 to 2^15, is 256 * high + low. The sums of both halves fit int32 for any context (at most
-//! 32768 * 255 * 127 < 2^31), and so does their combination for a page of 64 keys: 64 * 2^15 * 127 < 2^29.
+//! A weight, 0 to 2^15, is 256 * high + low. The sums of both halves for a page of 64 keys fit int32, and so does their
+//! combination: 64 * 2^15 * 127 < 2^29.
 #![allow(unsafe_code)]
 // As in the parent.
 #![allow(clippy::incompatible_msrv)]
@@ -60,7 +60,7 @@ unsafe fn rows<const MR: usize>(w: &[u16], values: Values<'_>, n: &mut [i64]) {
         };
         let mut at = 0;
         while at < width {
-            // SAFETY: the features; the page holds the groups, and `at` is below the width.
+            // SAFETY: the features; the page holds the groups, and so many runs of 16 channels begin below the width.
             unsafe {
                 at += TILE
                     * match (width - at).div_ceil(TILE) {
