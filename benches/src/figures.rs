@@ -36,12 +36,14 @@ pub enum What {
     Generate,
     /// The same answer is checked.
     Verify,
-    /// Of tokens decoded one by one after `size` tokens, the time in which the mean thread is in no product with weights.
-    Beside,
-    /// The same, the time in which no thread is.
-    BesideAll,
-    /// The same, the time in which no thread is in a product with weights, keys or values.
-    BesideEvery,
+    /// Of tokens decoded one by one after `size` tokens, the time that the mean thread spends outside products with weights.
+    OutsideWeightsMean,
+    /// The same, the time in which no thread is in such a product.
+    OutsideWeights,
+    /// The same as the first, outside products with weights, keys and values.
+    OutsideProductsMean,
+    /// The same, the time in which no thread is in such a product.
+    OutsideProducts,
     /// A blob file of `size` megabytes is hashed as the engine does.
     Hash,
     /// It is hashed by the `sha3` crate.
@@ -57,6 +59,14 @@ pub enum What {
     /// The same with drafts.
     NewDrafted,
 }
+
+/// Shares of a decode step.
+pub(crate) const OUTSIDE: [What; 4] = [
+    What::OutsideWeightsMean,
+    What::OutsideWeights,
+    What::OutsideProductsMean,
+    What::OutsideProducts,
+];
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,11 +102,19 @@ impl std::fmt::Display for Key {
             What::Batch => write!(f, "{subject}: {size} sessions, {engine}")?,
             What::Generate => write!(f, "{subject}: generate {size}, {engine}")?,
             What::Verify => write!(f, "{subject}: verify {size}, {engine}")?,
-            What::Beside => write!(f, "{subject}: outside products at context {size}, {engine}")?,
-            What::BesideAll => {
-                write!(f, "{subject}: without products at context {size}, {engine}")?
-            }
-            What::BesideEvery => write!(
+            What::OutsideWeightsMean => write!(
+                f,
+                "{subject}: outside products with weights at context {size}, {engine}"
+            )?,
+            What::OutsideWeights => write!(
+                f,
+                "{subject}: without products with weights at context {size}, {engine}"
+            )?,
+            What::OutsideProductsMean => write!(
+                f,
+                "{subject}: outside all products at context {size}, {engine}"
+            )?,
+            What::OutsideProducts => write!(
                 f,
                 "{subject}: without any product at context {size}, {engine}"
             )?,
@@ -158,10 +176,7 @@ impl Figure {
     /// Tokens a second, where there are tokens and the time is all of theirs.
     #[must_use]
     pub fn tokens_per_s(&self) -> Option<f64> {
-        let whole = !matches!(
-            self.key.what,
-            What::Beside | What::BesideAll | What::BesideEvery
-        );
+        let whole = !OUTSIDE.contains(&self.key.what);
         (whole && self.work.tokens > 0.0).then(|| self.work.tokens / self.seconds)
     }
 }
@@ -338,7 +353,7 @@ fn compared(figure: &Figure, all: &[Figure]) -> Option<(f64, &'static str)> {
             figure.seconds / other(What::Hash, size)?.seconds,
             "x the time of hashing",
         )),
-        What::Beside | What::BesideAll | What::BesideEvery => Some((
+        what if OUTSIDE.contains(&what) => Some((
             figure.seconds / figure.work.tokens * other(What::Decode, size)?.tokens_per_s()?,
             "of the token",
         )),
@@ -499,7 +514,7 @@ mod tests {
             at(What::Decode, "avx512", 256, 1.0, 1.78),
             at(What::Decode, PEERS[0], 0, 1.0, 2.0),
             at(What::Prefill, "avx512", 8, 8.0, 1.0),
-            at(What::Beside, "avx512", 256, 1.0, 0.178),
+            at(What::OutsideWeightsMean, "avx512", 256, 1.0, 0.178),
             at(What::Batch, "avx512", 1, 1.0, 1.0),
             at(What::Batch, "avx512", 8, 8.0, 2.0),
             at(What::Generate, "avx512", 64, 64.0, 6.0),
@@ -520,7 +535,10 @@ mod tests {
         assert_eq!(get(What::Batch, "avx512", 8).compared.unwrap().0, 4.0);
         assert_eq!(get(What::Verify, "avx512", 64).compared.unwrap().0, 12.0);
         assert_eq!(get(What::Load, "avx512", 600).compared.unwrap().0, 1.25);
-        let beside = get(What::Beside, "avx512", 256).compared.unwrap().0;
+        let beside = get(What::OutsideWeightsMean, "avx512", 256)
+            .compared
+            .unwrap()
+            .0;
         assert!((beside - 0.1).abs() < 1e-9, "{beside}");
         let (slope, kv) = growth(&all, "avx512", "m", 2).unwrap();
         assert!(

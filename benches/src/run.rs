@@ -298,11 +298,12 @@ fn memory(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::{What, figures};
+    use crate::figures::{OUTSIDE, What, figures};
     use crate::synthetic::{blob, tests::small};
 
     #[test]
     fn every_part_runs_on_a_small_model_and_is_compared() {
+        let _alone = inside::ALONE.lock().unwrap();
         let bytes = blob(&small(true, true)).unwrap();
         let file = file_of(&bytes).unwrap();
         let subject = Subject::new("small", &bytes).unwrap();
@@ -337,10 +338,11 @@ mod tests {
             let mut found = all.iter().filter(|f| f.key.what == what);
             found.next().unwrap()
         };
-        for what in [What::Verify, What::HashPlain, What::Load, What::Beside] {
+        let shares = [What::Verify, What::HashPlain, What::Load];
+        for what in shares.into_iter().chain(OUTSIDE) {
             assert!(of(what).compared.unwrap().0 > 0.0, "{what:?}");
         }
-        let (outside, whole) = (of(What::Beside), of(What::Decode));
+        let (outside, whole) = (of(What::OutsideWeightsMean), of(What::Decode));
         assert!(outside.seconds > 0.0 && outside.key.size == inside::CONTEXT);
         assert!(whole.tokens_per_s().is_some() && outside.tokens_per_s().is_none());
     }

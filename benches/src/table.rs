@@ -135,12 +135,18 @@ fn title(figure: &Figure) -> String {
         What::Batch => format!("{} decode, {} together", key.subject, key.size),
         What::Generate => format!("{} generate {} after 64", key.subject, key.size),
         What::Verify => format!("{} verify {} after 64", key.subject, key.size),
-        What::Beside => format!("{} outside products, context {}", key.subject, key.size),
-        What::BesideAll => format!(
+        What::OutsideWeightsMean => format!(
+            "{} outside products with weights, context {}",
+            key.subject, key.size
+        ),
+        What::OutsideWeights => format!(
             "{} no thread in a product with weights, context {}",
             key.subject, key.size
         ),
-        What::BesideEvery => format!(
+        What::OutsideProductsMean => {
+            format!("{} outside all products, context {}", key.subject, key.size)
+        }
+        What::OutsideProducts => format!(
             "{} no thread in any product, context {}",
             key.subject, key.size
         ),

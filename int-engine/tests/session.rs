@@ -30,6 +30,44 @@ fn digests(engine: &CpuEngine, tokens: &[u32]) -> Vec<[u8; 32]> {
     all
 }
 
+/// One token takes a way of its own through attention, a probed one another: all shapes of heads, over borders of pages.
+#[test]
+fn a_token_alone_is_as_in_a_run() {
+    for (heads, kv_heads, head_dim) in [(3, 3, 18), (2, 1, 6), (5, 1, 10), (8, 4, 4), (12, 2, 64)] {
+        let model = model(Dims {
+            heads,
+            kv_heads,
+            head_dim,
+            qk_norm: head_dim > 10,
+            ..dims()
+        });
+        let tokens = tokens(131, 2);
+        let want = digests(&engine(&model, Kernels::scalar(), 1), &tokens);
+        for kernels in backends() {
+            for threads in [1, 3] {
+                let engine = engine(&model, kernels, threads);
+                for probed in [false, true] {
+                    let mut session = engine.session().unwrap();
+                    for (i, (token, want)) in tokens.iter().zip(&want).enumerate() {
+                        // Probed, every third: the others read what it wrote, and it what they wrote.
+                        if probed && i % 3 == 0 {
+                            session.feed_probed(&[*token], &mut |_| ()).unwrap();
+                        } else {
+                            session.feed(&[*token]).unwrap();
+                        }
+                        let found = logits_digest(session.logits().unwrap());
+                        assert_eq!(
+                            found, *want,
+                            "{} {heads} {kv_heads} {head_dim} {threads} {probed} {i}",
+                            kernels.name
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn logits_do_not_depend_on_backend_threads_or_chunks() {
     for (qk_norm, scheme) in [

@@ -15,7 +15,7 @@ use int_engine::tiles::View;
 use super::model::DECODED;
 use crate::Error;
 use crate::expected::{check, decode};
-use crate::figures::{Key, What, Work};
+use crate::figures::{Key, OUTSIDE, What, Work};
 use crate::rounds::Contender;
 use crate::subject::Subject;
 
@@ -27,6 +27,10 @@ static INNER: OnceLock<(&'static Kernels, usize)> = OnceLock::new();
 
 /// Begin and end of every product since the list was emptied.
 static SPANS: Mutex<Vec<(Instant, Instant)>> = Mutex::new(Vec::new());
+
+/// Tests that note products take turns.
+#[cfg(test)]
+pub(super) static ALONE: Mutex<()> = Mutex::new(());
 
 fn spans() -> MutexGuard<'static, Vec<(Instant, Instant)>> {
     SPANS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -99,8 +103,7 @@ fn outside(seconds: f64, threads: usize, mut spans: Vec<(Instant, Instant)>) -> 
     )
 }
 
-/// Adds the time of a decode step in which a thread is in no product with weights, in which none is, and in which none is
-/// in any product.
+/// Adds the time of a decode step outside products: [`OUTSIDE`].
 pub(super) fn contenders<'a>(
     subject: &'a Subject,
     threads: NonZeroUsize,
@@ -114,11 +117,8 @@ pub(super) fn contenders<'a>(
     let mut session = plain.session()?;
     session.feed(&subject.prompt(CONTEXT))?;
     let expected = decode(&mut *session, first, DECODED)?;
-    for (what, kernels) in [
-        (What::Beside, weights),
-        (What::BesideAll, weights),
-        (What::BesideEvery, every),
-    ] {
+    let tables = [weights, weights, every, every];
+    for (what, kernels) in OUTSIDE.into_iter().zip(tables) {
         let engine = CpuEngine::new(subject.model.clone(), kernels, threads);
         let key = Key {
             what,
@@ -137,16 +137,16 @@ pub(super) fn contenders<'a>(
         all.push(Contender::new(key, work, move |watch| {
             session.truncate(CONTEXT);
             let ids = watch.measure(|| {
-                let mut room = spans();
-                room.clear();
-                room.reserve(1 << 16);
-                drop(room);
+                // Several times what a step of two threads notes at this context; touched here, not while a clock runs.
+                *spans() = vec![(Instant::now(), Instant::now()); 1 << 18];
+                spans().clear();
                 let start = Instant::now();
                 let ids = decode(&mut *session, first, DECODED);
                 let seconds = start.elapsed().as_secs_f64();
                 let spans = std::mem::take(&mut *spans());
                 let (mean, none) = outside(seconds, threads.get(), spans);
-                (if what == What::Beside { mean } else { none }, ids)
+                let of_mean = [What::OutsideWeightsMean, What::OutsideProductsMean].contains(&what);
+                (if of_mean { mean } else { none }, ids)
             })?;
             check(&name, &ids, &expected)
         }));
@@ -157,6 +157,30 @@ pub(super) fn contenders<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::synthetic::{blob, tests::small};
+
+    #[test]
+    fn every_product_is_noted() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = blob(&small(true, true)).unwrap();
+        let subject = Subject::new("small", &bytes).unwrap();
+        let config = subject.model.config();
+        let tables = timed(&subject).unwrap();
+        let [weights, all] = tables.each_ref().map(|kernels| {
+            let engine = CpuEngine::new(subject.model.clone(), kernels, NonZeroUsize::MIN);
+            let mut session = engine.session().unwrap();
+            session.feed(&subject.prompt(70)).unwrap();
+            spans().clear();
+            session.feed(&subject.prompt(1)).unwrap();
+            let feed = spans().len();
+            let _ = session.greedy();
+            (feed, spans().len() - feed)
+        });
+        // Keys of two pages and values for each kv head; the head has none.
+        let attention = config.layers() * config.kv_heads() * 3;
+        assert_eq!(all, (weights.0 + attention, weights.1));
+        assert!(weights.0 >= 7 * config.layers() && weights.1 > 0);
+    }
 
     #[test]
     fn spans_are_added_up_and_joined() {

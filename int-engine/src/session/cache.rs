@@ -318,3 +318,67 @@ impl KvCache {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seeded::Rng;
+
+    #[test]
+    fn a_page_holds_what_was_appended() {
+        let mut rng = Rng(11);
+        for head_dim in [2, 10, 14, 20, 64, 128, 256] {
+            let shape = Shape {
+                layers: 2,
+                kv_heads: 3,
+                head_dim,
+            };
+            let mut page = Page::new(shape, &mut Arena::default()).unwrap();
+            // [layer][kv head][position]: key, value, mk, mv.
+            let mut rows = Vec::new();
+            for layer in 0..2 {
+                for mut head in page.layer_mut(layer) {
+                    for at in 0..PAGE {
+                        let (k8, v8) = (rng.bytes(head_dim), rng.bytes(head_dim));
+                        let mk = [0, 1, 32767, 300][at % 4];
+                        let mv = [32767, 0, 1, 77, 5][at % 5];
+                        let (k, v) = (&k8, &v8);
+                        head.append(
+                            at,
+                            &Entry {
+                                k8: k,
+                                v8: v,
+                                mk,
+                                mv,
+                            },
+                        );
+                        rows.push((k8, v8, mk, mv));
+                    }
+                }
+            }
+            for (i, rows) in rows.chunks_exact(PAGE).enumerate() {
+                let head = page.head(i / 3, i % 3);
+                let (mut mk, mut mv) = ([9; PAGE], [9; PAGE]);
+                head.scales(&mut mk, &mut mv);
+                let keys = head.keys(PAGE);
+                for (at, (k8, v8, want_mk, want_mv)) in rows.iter().enumerate() {
+                    let found: Vec<i8> = (0..head_dim)
+                        .map(|c| keys.data()[tiles::index(at, c, head_dim)])
+                        .collect();
+                    assert_eq!(found, *k8, "{head_dim} {i} {at}");
+                    let sum: i32 = k8.iter().map(|&k| i32::from(k)).sum();
+                    assert_eq!(keys.sums()[at], sum);
+                    let group = &head.values[at / GROUP * GROUP * head_dim..];
+                    let found: Vec<i8> = (0..head_dim)
+                        .map(|c| group[c * GROUP + at % GROUP])
+                        .collect();
+                    assert_eq!(found, *v8, "{head_dim} {i} {at}");
+                    assert_eq!((mk[at], mv[at]), (*want_mk, *want_mv));
+                }
+                // Columns that fill a group up are zero.
+                let padded: i32 = keys.data().iter().map(|&k| i32::from(k)).sum();
+                assert_eq!(padded, keys.sums().iter().sum::<i32>());
+            }
+        }
+    }
+}

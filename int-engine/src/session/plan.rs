@@ -264,3 +264,46 @@ impl Matrix<'_> {
         (kernels.linear)(kernels, self.weight, inputs, scales, channels, out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lack::small::{dims, model};
+    use std::num::NonZeroUsize;
+
+    #[test]
+    fn parts_are_all_rows_once_and_each_thread_has_its_share() {
+        for threads in [1, 2, 3, 5, 8] {
+            let pool = Pool::new(NonZeroUsize::new(threads).unwrap());
+            let threads = pool.threads();
+            let plan = Plan::new(model(dims()), Kernels::scalar(), pool);
+            for rows in [[2048, 1024, 1024], [576, 192, 192], [16, 1, 33], [1, 1, 1]] {
+                for tokens in [1, 2, 128] {
+                    let parts = plan.parts(rows, tokens);
+                    for (matrix, &rows) in rows.iter().enumerate() {
+                        let mut next = 0;
+                        for (_, part) in parts.iter().filter(|(m, _)| *m == matrix) {
+                            assert!(part.start == next && part.start % TILE == 0, "{part:?}");
+                            assert!(!part.is_empty());
+                            next = part.end;
+                        }
+                        assert_eq!(next, rows, "{threads} threads, {tokens} tokens");
+                    }
+                    let owned = (0..threads).flat_map(|t| plan.pool.own(t, parts.len()));
+                    assert!(owned.eq(0..parts.len()));
+                }
+            }
+            // Heads of 128 channels, two queries for a key: a thread's queries are those of its keys and values.
+            if 8 % threads == 0 {
+                let parts = plan.parts([2048, 1024, 1024], 1);
+                for thread in 0..threads {
+                    for (matrix, rows) in &parts[plan.pool.own(thread, parts.len())] {
+                        let all = [2048, 1024, 1024][*matrix];
+                        let share = all / threads * thread..all / threads * (thread + 1);
+                        assert!(share.start <= rows.start && rows.end <= share.end);
+                    }
+                }
+            }
+        }
+    }
+}

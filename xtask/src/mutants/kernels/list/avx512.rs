@@ -84,6 +84,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[("_mm512_add_epi32(c, d)", "c")],
     ),
     m(
+        "gemm-few-inputs",
+        DOTS,
+        "add_line",
+        "each of few tokens has the inputs of the first",
+        &[("x.add(m * GROUP)", "x.add(0 * m * GROUP)")],
+    ),
+    m(
+        "gemm-few-outputs",
+        DOTS,
+        "few",
+        "the sums of each of few tokens go where the first's belong",
+        &[(
+            "self.out.add(m * self.stride + row)",
+            "self.out.add(0 * m + row)",
+        )],
+    ),
+    m(
         "gemm-few-saturates",
         DOTS,
         "add_line",
@@ -169,6 +186,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "_mm512_dpbusd_epi32(sums[0], low, v)",
             "_mm512_add_epi32(sums[0], _mm512_madd_epi16(_mm512_maddubs_epi16(low, v), _mm512_set1_epi16(1)))",
         )],
+    ),
+    m(
+        "weighted-sum-carry",
+        SUMS,
+        "sum",
+        "the sums of the pages before are lost",
+        &[(
+            "_mm512_add_epi64(old, _mm512_cvtepi32_epi64(part))",
+            "_mm512_cvtepi32_epi64(part)",
+        )],
+    ),
+    m(
+        "weighted-sum-second",
+        SUMS,
+        "rows",
+        "tail: the second of two rows has no weights",
+        &[("w.chunks_exact(keys)", "w[..keys].chunks_exact(keys)")],
     ),
     m(
         "weighted-sum-halves",
