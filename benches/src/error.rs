@@ -72,6 +72,14 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// A page has no place for figures.
+    #[error("{path} has no place for figures: {reason}")]
+    Page {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The model is too small for a measurement.
     #[error("the model refuses a measurement: {0}")]
     Halt(#[from] Halt),

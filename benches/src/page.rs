@@ -157,19 +157,37 @@ pub fn with_figures(page: &str, name: &str, record: &Record) -> Option<String> {
     ))
 }
 
+fn read(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|error| Error::File {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn unmarked(path: &Path) -> Error {
+    Error::Page {
+        path: path.to_owned(),
+        reason: format!("it needs a line {BEGIN}NAME --> and after it a line {END}"),
+    }
+}
+
+/// Whether figures can be put into a page.
+///
+/// # Errors
+/// [`Error::File`]; [`Error::Page`] when the page has no marks.
+pub fn check(path: &Path) -> Result<(), Error> {
+    let page = read(path)?;
+    shown(&page).map(|_| ()).ok_or_else(|| unmarked(path))
+}
+
 /// Rewrites the figures of a page.
 ///
 /// # Errors
-/// [`Error::File`]; [`Error::Record`] when the page has no marks.
+/// As [`check`].
 pub fn rewrite(path: &Path, name: &str, record: &Record) -> Result<(), Error> {
-    let failed = |error| Error::File {
+    let page = with_figures(&read(path)?, name, record).ok_or_else(|| unmarked(path))?;
+    fs::write(path, page).map_err(|error| Error::File {
         path: path.to_owned(),
         error,
-    };
-    let page = fs::read_to_string(path).map_err(failed)?;
-    let page = with_figures(&page, name, record).ok_or_else(|| Error::Record {
-        path: path.to_owned(),
-        reason: format!("no line {BEGIN}NAME --> and no line {END}"),
-    })?;
-    fs::write(path, page).map_err(failed)
+    })
 }

@@ -187,11 +187,16 @@ pub fn quietness(record: &Record) -> String {
     let load = |load: Option<[f64; 3]>| load.map_or("?".into(), |l| format!("{:.2}", l[0]));
     format!(
         "quietness: load {} before, {} after; other processes {:.1} % of the processors, stolen {:.1} %, waiting {:.1} %; \
-         {disturbed} of {n} samples disturbed",
+         {disturbed} of {n} samples disturbed{}",
         load(record.load_before),
         load(record.load_after),
         100.0 * mean(|noise| noise.others),
         100.0 * mean(|noise| noise.steal),
         100.0 * mean(|noise| noise.delay),
+        if 2 * disturbed > n {
+            ": too busy a machine to trust these figures"
+        } else {
+            ""
+        }
     )
 }

@@ -1,7 +1,8 @@
 //! The integer decoder: the consensus function of `spec/` and its CPU kernels.
 //!
 //! A [`Model`](model::Model) is made only by the blob [`Loader`](blob::Loader), which checks every range that the
-//! overflow proofs of the specification rest on. Nothing here reads a clock, a file or an environment variable.
+//! overflow proofs of the specification rest on. Nothing here reads a clock or an environment variable,
+//! or opens a file: a loader reads the source that it is given.
 //!
 //! A node reads a blob from any source in pieces of any size, accepts it only if its commitment is the expected one,
 //! and generates:

@@ -158,7 +158,27 @@ fn shapes_by_mechanism() {
     }
 }
 
-/// More than one block of tokens (96 a lane) and more keys than one int32 partial sum of the values takes (512).
+/// Tokens one by one and in runs over the borders of pages of keys.
+#[test]
+fn single_tokens_over_pages() {
+    for (head_dim, group, kv_heads) in [(6, 1, 3), (18, 5, 1), (64, 8, 1), (256, 2, 1), (10, 3, 2)]
+    {
+        let shape = Shape {
+            layers: 2,
+            ctx: 135,
+            heads: group * kv_heads,
+            kv_heads,
+            head_dim,
+            qk_norm: group != 5,
+            ..Shape::default()
+        };
+        let context = format!("{kv_heads} x {group} heads of {head_dim}");
+        let chunks = [62, 1, 1, 1, 61, 1, 1, 1];
+        compare(&context, &shape, Style::Plausible, 4, &chunks);
+    }
+}
+
+/// More than one block of tokens and more keys than any backend adds up in int32 (512).
 #[test]
 fn a_long_context() {
     let shape = Shape {

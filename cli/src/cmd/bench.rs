@@ -52,8 +52,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..=100))]
     samples: u8,
     /// Longest context and prompt of this engine's figures
-    #[arg(long, value_name = "TOKENS", default_value = "4096")]
-    max_context: usize,
+    #[arg(long, value_name = "TOKENS", default_value = "4096", value_parser = clap::value_parser!(u32).range(16..))]
+    max_context: u32,
     /// Threads [default: all]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
@@ -104,6 +104,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     if let Some(blob) = &args.probe_memory {
         let memory = memory::probe(blob, PROBE_CONTEXT, threads(args.threads)).map_err(failed)?;
         return output::json(&memory);
+    }
+    // What stands in the way of the results is said before they are measured.
+    if let Some(page) = &args.page {
+        page::check(page).map_err(|e| Failure::new(Code::Input, e))?;
+    }
+    for folder in [&args.record, &args.plot].into_iter().flatten() {
+        std::fs::create_dir_all(folder)
+            .map_err(|e| Failure::input(format!("{}: {e}", folder.display())))?;
     }
     let (record, name) = match &args.from {
         Some(path) => {
@@ -248,7 +256,7 @@ fn options(args: &Args) -> Outcome<Options> {
         groups,
         threads: threads(args.threads),
         samples: args.samples.into(),
-        max_context: args.max_context,
+        max_context: args.max_context as usize,
         blob: blob.transpose()?,
         peers: peers(&args.gguf),
         blob_peers: peers(&args.blob_gguf),
@@ -274,9 +282,11 @@ fn texts(blob: &Path) -> Outcome<Option<[Vec<u32>; 2]>> {
 fn failed(error: Error) -> Failure {
     let code = match error {
         Error::Wrong { .. } => Code::Mismatch,
-        Error::Load { .. } | Error::Halt(_) | Error::Peer { .. } | Error::Record { .. } => {
-            Code::Input
-        }
+        Error::Load { .. }
+        | Error::Halt(_)
+        | Error::Peer { .. }
+        | Error::Record { .. }
+        | Error::Page { .. } => Code::Input,
         Error::File { .. }
         | Error::Memory { .. }
         | Error::Write(_)

@@ -311,8 +311,16 @@ pub struct Values<'a> {
     keys: usize,
     width: usize,
     pages: &'a [&'a [i8]],
-    /// Pages between the one in use and the one that is asked for, that one included.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "nothing is asked for ahead there")
+    )]
+    /// How many pages after the one in use is the one that is asked for.
     distance: usize,
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "nothing is asked for ahead there")
+    )]
     /// What is asked for after the last page.
     following: &'a [&'a [i8]],
 }
@@ -371,6 +379,10 @@ impl<'a> Values<'a> {
     }
 
     /// What to ask for while page `i` is read.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "nothing is asked for ahead there")
+    )]
     pub(crate) fn ahead(self, i: usize) -> Option<&'a [i8]> {
         let at = i + self.distance;
         let later = || self.following.get(at - self.pages.len());

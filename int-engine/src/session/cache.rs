@@ -381,4 +381,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_copy_is_the_page() {
+        let shape = Shape {
+            layers: 2,
+            kv_heads: 3,
+            head_dim: 10,
+        };
+        let mut page = Page::new(shape, &mut Arena::default()).unwrap();
+        let bytes = Rng(12).bytes(page.slots.bytes().len());
+        page.slots.bytes_mut().copy_from_slice(&bytes);
+        let copy = page.try_clone(&mut Arena::default()).unwrap();
+        assert!(copy.slots.bytes() == bytes && page.slots.bytes() == bytes);
+    }
 }
