@@ -109,13 +109,19 @@ fn a_page_gets_the_figures_between_its_marks() {
     let path = folder.path().join("page.md");
     let record = small();
     fs::write(&path, "# A page\n").unwrap();
-    let error = page::rewrite(&path, "x.json", &record).unwrap_err();
-    assert!(error.to_string().contains("no line"), "{error}");
+    for error in [page::check(&path), page::rewrite(&path, "x.json", &record)] {
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("page.md has no place for figures: it needs a line"),
+            "{error}"
+        );
+    }
     fs::write(
         &path,
         "before\n<!-- figures of none -->\nstale\n<!-- end of figures -->\nafter\n",
     )
     .unwrap();
+    page::check(&path).unwrap();
     page::rewrite(&path, "x.json", &record).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     assert!(

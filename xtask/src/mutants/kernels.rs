@@ -42,8 +42,9 @@ struct Scored {
 
 /// Every mutant with its backend and its number, from 1.
 fn all() -> Vec<(usize, &'static str, &'static Mutant)> {
-    let of = |&(backend, mutants): &(&'static str, &'static [Mutant])| {
-        mutants.iter().map(move |mutant| (backend, mutant))
+    let of = |&(backend, mutants): &(&'static str, &'static [&'static [Mutant]])| {
+        let mutants = mutants.iter().copied().flatten();
+        mutants.map(move |mutant| (backend, mutant))
     };
     let flat = BACKENDS.iter().flat_map(of);
     (1..).zip(flat).map(|(n, (b, m))| (n, b, m)).collect()
@@ -343,7 +344,7 @@ fn table(scored: &[Scored]) -> String {
 }
 
 fn totals(scored: &[Scored]) -> String {
-    let of = |(backend, _): &(&str, &[Mutant])| {
+    let of = |(backend, _): &(&str, &[&[Mutant]])| {
         let mine: Vec<_> = scored.iter().filter(|s| s.backend == *backend).collect();
         let noticed = mine.iter().filter(|s| s.end != End::Missed).count();
         (!mine.is_empty()).then(|| format!("{backend}: {noticed} of {} noticed\n", mine.len()))
