@@ -85,7 +85,8 @@ fn tree_root(leaves: &[Hash]) -> Hash {
     level[0]
 }
 
-/// The identity of a blob. Displays as `0x` and 64 lowercase hexadecimal digits.
+/// The identity of a blob. Displays as `0x` and 64 lowercase hexadecimal digits, and is parsed from 64 digits of either
+/// case with or without `0x`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Commitment(pub [u8; 32]);
 

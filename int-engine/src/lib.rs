@@ -36,6 +36,15 @@
 //! assert_eq!(answer.ids.len(), 8);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! The expected commitment comes from the chain, as 32 bytes or as text:
+//! `"0x92e3…".parse::<`[`Commitment`](commitment::Commitment)`>()`.
+//!
+//! Beside [`generate`](engine::generate), and always with its answers: [`Batch`](engine::Batch) for many requests at once,
+//! [`Engine::step`](engine::Engine::step) beneath it for sessions that the caller holds, [`verify`](engine::verify) for a
+//! claimed answer, [`generate_speculative`](engine::generate_speculative) with drafts from the text itself, and
+//! [`CpuEngine::with_prefix_cache`](engine::CpuEngine::with_prefix_cache) for prompts that begin alike. [`read`] says what a
+//! loader reads from, [`halt`] what ends a computation on every node alike (`Halt`) and on this machine alone (`Fault`).
 
 #![deny(unsafe_code, clippy::float_arithmetic)]
 

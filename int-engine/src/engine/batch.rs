@@ -27,6 +27,39 @@ pub struct Report {
 /// The answer of each is that of [`super::generate`] with its prompt and `max_new`, whatever the others are and
 /// whenever they join or leave. A prompt that begins like one the engine keeps ([`Session::reuse`]) is computed from
 /// where they differ.
+///
+/// ```
+/// # use int_engine::config::{Config, Dims};
+/// # use int_engine::model::Model;
+/// # mod sample { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sample/mod.rs")); }
+/// # let config = Config::new(Dims {
+/// #     scheme: Default::default(), hidden: 64, layers: 2, heads: 4, kv_heads: 2, head_dim: 16, intermediate: 96, vocab: 100, accepted_ids: 100,
+/// #     max_context: 32, qk_norm: true, tied: true, eps: 1, stop_ids: vec![],
+/// # })?;
+/// # let model = std::sync::Arc::new(Model::from_bytes(&sample::sample(&config, 1))?);
+/// use int_engine::engine::{Batch, CpuEngine};
+/// use int_engine::kernels::Kernels;
+/// use std::collections::BTreeMap;
+/// use std::num::NonZeroUsize;
+/// use std::sync::Arc;
+///
+/// let engine = CpuEngine::new(model, Kernels::detect(), NonZeroUsize::MIN);
+/// // Each request adds one token to a step; the rest of the 128 are tokens of prompts.
+/// let budget = NonZeroUsize::new(128).unwrap();
+/// let mut batch = Batch::new(Arc::new(engine), budget);
+/// let mut answers = BTreeMap::new();
+/// for prompt in [&[1, 2, 3][..], &[4], &[5, 6]] {
+///     answers.insert(batch.join(prompt, 8)?, Vec::new());
+/// }
+/// while !batch.is_empty() {
+///     for report in batch.step()? {
+///         // The last id of an answer comes with the reason why it is the last.
+///         answers.get_mut(&report.request).unwrap().extend(report.id);
+///     }
+/// }
+/// assert!(answers.values().all(|ids| ids.len() == 8));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Batch {
     engine: Arc<dyn Engine>,
     budget: usize,
