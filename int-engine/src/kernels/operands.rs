@@ -311,17 +311,17 @@ pub struct Values<'a> {
     keys: usize,
     width: usize,
     pages: &'a [&'a [i8]],
-    #[cfg_attr(
-        not(target_arch = "x86_64"),
-        allow(dead_code, reason = "nothing is asked for ahead there")
-    )]
     /// How many pages after the one in use is the one that is asked for.
-    distance: usize,
     #[cfg_attr(
         not(target_arch = "x86_64"),
         allow(dead_code, reason = "nothing is asked for ahead there")
     )]
+    distance: usize,
     /// What is asked for after the last page.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "nothing is asked for ahead there")
+    )]
     following: &'a [&'a [i8]],
 }
 

@@ -49,7 +49,6 @@ impl Pass {
         let k = (self.b.chunks_exact_mut(hd)).zip(self.k8.chunks_exact_mut(hd));
         let v = (self.c.chunks_exact(hd)).zip(self.v8.chunks_exact_mut(hd));
         let mut rows = q.zip(k).zip(v.zip(self.attended.chunks_exact_mut(width)));
-        let alone = runs.len() == 1;
         let mut items = Vec::with_capacity(runs.len() * kv_heads);
         for (run, angles) in runs.iter_mut().zip(self.angles.chunks_exact(hd / 2)) {
             let (earlier, page) = run.cache.writable(run.first);
@@ -69,10 +68,8 @@ impl Pass {
                 });
             }
         }
-        if !alone {
-            // The same keys and values one after the other, and those of most keys first.
-            items.sort_by_key(|item| (item.kv_head, Reverse(item.position)));
-        }
+        // The same keys and values one after the other, and those of most keys first.
+        items.sort_by_key(|item| (item.kv_head, Reverse(item.position)));
         // Where the keys are that a thread reads after each item.
         let mut next: Vec<_> = (items.iter().skip(1))
             .map(|item| Some((item.earlier, item.kv_head)))
