@@ -147,6 +147,12 @@ impl Record {
         Ok(record)
     }
 
+    /// The length of a file with this configuration and manifest: what `total_len` is in every blob (spec 4.3).
+    #[must_use]
+    pub fn implied_len(&self) -> u64 {
+        super::directory::lay_out(&self.config, self.manifest_len).1
+    }
+
     /// The record's bytes: the one encoding that [`Record::parse`] accepts for these values.
     ///
     /// # Panics

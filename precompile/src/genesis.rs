@@ -1,0 +1,179 @@
+//! What a chain writes into its state before the rules become active (spec 6.1).
+
+use crate::host::{INFERENCE, REGISTRY};
+use crate::registry::Governance;
+use crate::slots;
+use crate::word::{Address, Word, of_u64};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The code of both accounts: INVALID.
+pub const MARKER: [u8; 1] = [0xfe];
+
+/// What a chain chooses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Genesis {
+    /// The admins.
+    pub admins: Vec<Address>,
+    /// Votes that make an action happen, at most the number of admins.
+    pub quorum: u32,
+    /// Blocks between a passed adoption and its activation.
+    pub delay: u64,
+    /// Blocks for which a round of votes is open after its first vote.
+    pub window: u64,
+    /// Whether a quorum of 1 is meant: one key then decides alone.
+    pub single: bool,
+}
+
+/// Why a choice is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum GenesisError {
+    /// Nobody could ever adopt a model.
+    #[error("no admin, must be at least one")]
+    NoAdmin,
+    /// An address is zero.
+    #[error("admin {0} is the zero address, which nobody can call from")]
+    ZeroAdmin(usize),
+    /// An address appears twice.
+    #[error("admin {0} appears twice, an admin has one vote")]
+    Repeated(usize),
+    /// The quorum cannot be reached, or is 0.
+    #[error("the quorum is {quorum}, must be in 1 ..= {admins}, the number of admins")]
+    Quorum {
+        /// The quorum.
+        quorum: u32,
+        /// Number of admins.
+        admins: usize,
+    },
+    /// One key would decide alone, and nobody said that this is meant.
+    #[error("a quorum of 1 lets one key decide alone; choose it explicitly or raise it")]
+    Single,
+    /// Votes could only meet in one block.
+    #[error("the window is 0 blocks, must be at least 1 where more than one vote is needed")]
+    Window,
+    /// A model could be active before any validator has its blob.
+    #[error(
+        "the delay is 0 blocks, must be at least 1, so that validators can fetch a blob before it is active"
+    )]
+    Delay,
+}
+
+/// One account of the state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Account {
+    /// The nonce, 1.
+    pub nonce: u64,
+    /// The code, [`MARKER`].
+    pub code: Vec<u8>,
+    /// Words of storage to set; all others keep their values.
+    pub storage: BTreeMap<Word, Word>,
+}
+
+impl Genesis {
+    /// The two accounts.
+    ///
+    /// # Errors
+    /// The first rule that the choice breaks.
+    pub fn accounts(&self) -> Result<[(Address, Account); 2], GenesisError> {
+        if self.admins.is_empty() {
+            return Err(GenesisError::NoAdmin);
+        }
+        let mut seen = BTreeSet::new();
+        for (i, admin) in self.admins.iter().enumerate() {
+            if *admin == [0; 20] {
+                return Err(GenesisError::ZeroAdmin(i));
+            }
+            if !seen.insert(admin) {
+                return Err(GenesisError::Repeated(i));
+            }
+        }
+        let admins = u32::try_from(self.admins.len()).unwrap_or(u32::MAX);
+        if self.quorum == 0 || self.quorum > admins {
+            return Err(GenesisError::Quorum {
+                quorum: self.quorum,
+                admins: self.admins.len(),
+            });
+        }
+        if self.quorum == 1 && !self.single {
+            return Err(GenesisError::Single);
+        }
+        if self.quorum > 1 && self.window == 0 {
+            return Err(GenesisError::Window);
+        }
+        if self.delay == 0 {
+            return Err(GenesisError::Delay);
+        }
+        let governance = Governance {
+            admins,
+            quorum: self.quorum,
+            delay: self.delay,
+            window: self.window,
+            epoch: 0,
+        };
+        let mut storage = BTreeMap::from([(slots::governance(), governance.to_word())]);
+        storage.extend(self.admins.iter().map(|a| (slots::admin(a), of_u64(1))));
+        let account = |storage| Account {
+            nonce: 1,
+            code: MARKER.to_vec(),
+            storage,
+        };
+        Ok([
+            (REGISTRY, account(storage)),
+            (INFERENCE, account(BTreeMap::new())),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choice() -> Genesis {
+        Genesis {
+            admins: vec![[1; 20], [2; 20]],
+            quorum: 2,
+            delay: 1,
+            window: 1,
+            single: false,
+        }
+    }
+
+    #[test]
+    fn every_rule() {
+        let refused = |change: fn(&mut Genesis)| {
+            let mut genesis = choice();
+            change(&mut genesis);
+            genesis.accounts().unwrap_err()
+        };
+        assert_eq!(refused(|g| g.admins.clear()), GenesisError::NoAdmin);
+        assert_eq!(
+            refused(|g| g.admins[1] = [0; 20]),
+            GenesisError::ZeroAdmin(1)
+        );
+        assert_eq!(
+            refused(|g| g.admins[1] = [1; 20]),
+            GenesisError::Repeated(1)
+        );
+        for quorum in [0, 3] {
+            let mut genesis = choice();
+            genesis.quorum = quorum;
+            let expected = GenesisError::Quorum { quorum, admins: 2 };
+            assert_eq!(genesis.accounts(), Err(expected));
+        }
+        assert_eq!(refused(|g| g.quorum = 1), GenesisError::Single);
+        assert_eq!(refused(|g| g.window = 0), GenesisError::Window);
+        assert_eq!(refused(|g| g.delay = 0), GenesisError::Delay);
+    }
+
+    #[test]
+    fn the_accounts() {
+        let [(registry, account), (inference, other)] = choice().accounts().unwrap();
+        assert_eq!((registry, inference), (REGISTRY, INFERENCE));
+        assert_eq!((account.nonce, &account.code[..]), (1, &MARKER[..]));
+        assert_eq!(account.storage.len(), 3);
+        assert_eq!(account.storage[&slots::admin(&[2; 20])], of_u64(1));
+        assert_eq!((other.nonce, other.storage.len()), (1, 0));
+        let mut single = choice();
+        (single.quorum, single.single, single.window) = (1, true, 0);
+        assert!(single.accounts().is_ok());
+    }
+}

@@ -1,0 +1,251 @@
+//! The functions that write (spec 6.5). They come here with their arguments decoded and their gas paid.
+
+use super::votes::{Action, Governance, as_admin, vote};
+use crate::abi::Encoder;
+use crate::host::Host;
+use crate::record;
+use crate::refusal::{Fault, Refusal, Stop, require};
+use crate::slots;
+use crate::word::{Address, Pack, Unpack, Word, ZERO, of_address, of_u64, to_u64};
+use int_engine::commitment::keccak256;
+
+/// Emits an event: its signature, what it indexes, the rest.
+pub(super) fn log(host: &mut dyn Host, event: &str, indexed: &[Word], data: Encoder) {
+    let topics = [&[keccak256(event.as_bytes())], indexed].concat();
+    host.log(topics, data.finish());
+}
+
+fn answer(passed: bool) -> Vec<u8> {
+    of_u64(passed.into()).to_vec()
+}
+
+/// The largest version of a name that ever passed.
+pub(super) fn highest_version(host: &mut dyn Host, name: &Word) -> Result<Word, Fault> {
+    let passed = host.read(&slots::highest(name))?;
+    Ok(passed.max(host.read(&slots::version(name))?))
+}
+
+/// What waits for activation under a name; version 0 for nothing.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Waiting {
+    pub(super) version: u64,
+    pub(super) commitment: Word,
+    pub(super) block: u64,
+}
+
+impl Waiting {
+    pub(super) fn load(host: &mut dyn Host, name: &Word) -> Result<Self, Fault> {
+        let word = host.read(&slots::pending(name, 0))?;
+        let mut fields = Unpack::new(&word);
+        Ok(Self {
+            version: fields.field(8),
+            block: fields.field(8),
+            commitment: host.read(&slots::pending(name, 1))?,
+        })
+    }
+
+    fn save(&self, host: &mut dyn Host, name: &Word) -> Result<(), Fault> {
+        let word = Pack::default().field(self.version, 8).field(self.block, 8);
+        host.write(&slots::pending(name, 0), &word.word())?;
+        host.write(&slots::pending(name, 1), &self.commitment)
+    }
+
+    fn is(&self, version: u64) -> bool {
+        version != 0 && self.version == version
+    }
+}
+
+pub(super) fn propose(
+    host: &mut dyn Host,
+    caller: &Address,
+    name: &Word,
+    version: u64,
+    commitment: &Word,
+    record: &[u8],
+    proof: &[Word],
+) -> Result<Vec<u8>, Stop> {
+    let governance = as_admin(host, caller)?;
+    require(*name != ZERO && *commitment != ZERO, Refusal::ZeroArgument)?;
+    record::store(host, commitment, record, proof)?;
+    adopt(host, &governance, caller, name, version, commitment)
+}
+
+pub(super) fn approve(
+    host: &mut dyn Host,
+    caller: &Address,
+    name: &Word,
+    version: u64,
+    commitment: &Word,
+) -> Result<Vec<u8>, Stop> {
+    let governance = as_admin(host, caller)?;
+    require(*name != ZERO && *commitment != ZERO, Refusal::ZeroArgument)?;
+    record::load(host, commitment)?;
+    adopt(host, &governance, caller, name, version, commitment)
+}
+
+/// An admin's vote for a commitment whose record is stored.
+fn adopt(
+    host: &mut dyn Host,
+    governance: &Governance,
+    caller: &Address,
+    name: &Word,
+    version: u64,
+    commitment: &Word,
+) -> Result<Vec<u8>, Stop> {
+    let above = of_u64(version) > highest_version(host, name)?;
+    require(above, Refusal::VersionTooLow)?;
+    let action = Action::Adopt {
+        name: *name,
+        version,
+        commitment: *commitment,
+    };
+    let passed = vote(host, governance, caller, &action)?;
+    if passed {
+        let waiting = Waiting {
+            version,
+            commitment: *commitment,
+            block: host.block_number().saturating_add(governance.delay),
+        };
+        host.write(&slots::highest(name), &of_u64(version))?;
+        waiting.save(host, name)?;
+        log(
+            host,
+            "Passed(bytes32,uint64,bytes32,uint64)",
+            &[*name, of_u64(version), *commitment],
+            Encoder::default().u64(waiting.block),
+        );
+    }
+    Ok(answer(passed))
+}
+
+pub(super) fn activate(host: &mut dyn Host, name: &Word, version: u64) -> Result<Vec<u8>, Stop> {
+    let waiting = Waiting::load(host, name)?;
+    require(waiting.is(version), Refusal::NothingPending)?;
+    let block = host.block_number();
+    require(block >= waiting.block, Refusal::TooEarly)?;
+    // A counter: written here alone, one more each time.
+    let index = to_u64(&host.read(&slots::activation_count())?).unwrap_or(u64::MAX);
+    host.write(&slots::version(name), &of_u64(version))?;
+    host.write(&slots::commitment(name), &waiting.commitment)?;
+    let when = Pack::default().field(version, 8).field(block, 8).word();
+    for (part, word) in (0..).zip([*name, waiting.commitment, when]) {
+        host.write(&slots::activation(index, part), &word)?;
+    }
+    host.write(&slots::activation_count(), &of_u64(index.saturating_add(1)))?;
+    Waiting::default().save(host, name)?;
+    log(
+        host,
+        "Activated(bytes32,uint64,bytes32,uint64)",
+        &[*name, of_u64(version), waiting.commitment],
+        Encoder::default().u64(index),
+    );
+    Ok(of_u64(index).to_vec())
+}
+
+pub(super) fn revoke(
+    host: &mut dyn Host,
+    caller: &Address,
+    name: &Word,
+    version: u64,
+) -> Result<Vec<u8>, Stop> {
+    let governance = as_admin(host, caller)?;
+    let waiting = Waiting::load(host, name)?;
+    let active = host.read(&slots::commitment(name))?;
+    let is_waiting = waiting.is(version);
+    if !is_waiting {
+        let is_active = active != ZERO && host.read(&slots::version(name))? == of_u64(version);
+        require(is_active, Refusal::NothingToRevoke)?;
+    }
+    let action = Action::Revoke {
+        name: *name,
+        version,
+    };
+    let passed = vote(host, &governance, caller, &action)?;
+    if passed {
+        let commitment = if is_waiting {
+            Waiting::default().save(host, name)?;
+            waiting.commitment
+        } else {
+            host.write(&slots::commitment(name), &ZERO)?;
+            active
+        };
+        host.write(&slots::revoked(name, version), &of_u64(1))?;
+        log(
+            host,
+            "Revoked(bytes32,uint64,bytes32)",
+            &[*name, of_u64(version), commitment],
+            Encoder::default(),
+        );
+    }
+    Ok(answer(passed))
+}
+
+pub(super) fn set_admin(
+    host: &mut dyn Host,
+    caller: &Address,
+    admin: &Address,
+    enabled: bool,
+) -> Result<Vec<u8>, Stop> {
+    let governance = as_admin(host, caller)?;
+    require(*admin != [0; 20], Refusal::ZeroArgument)?;
+    let word = of_u64(enabled.into());
+    let changes = host.read(&slots::admin(admin))? != word;
+    require(changes, Refusal::NoChange)?;
+    let enough = enabled || governance.admins > governance.quorum;
+    require(enough, Refusal::LockOut)?;
+    let action = Action::SetAdmin {
+        admin: *admin,
+        enabled,
+    };
+    let passed = vote(host, &governance, caller, &action)?;
+    if passed {
+        host.write(&slots::admin(admin), &word)?;
+        let admins = match enabled {
+            true => governance.admins.saturating_add(1),
+            false => governance.admins - 1,
+        };
+        let epoch = governance.epoch.saturating_add(1);
+        Governance {
+            admins,
+            epoch,
+            ..governance
+        }
+        .save(host)?;
+        log(
+            host,
+            "AdminSet(address,bool,uint64)",
+            &[of_address(admin)],
+            Encoder::default().word(&word).u64(epoch),
+        );
+    }
+    Ok(answer(passed))
+}
+
+pub(super) fn set_quorum(
+    host: &mut dyn Host,
+    caller: &Address,
+    quorum: u32,
+) -> Result<Vec<u8>, Stop> {
+    let governance = as_admin(host, caller)?;
+    let within = (2..=governance.admins).contains(&quorum);
+    require(within, Refusal::QuorumOutOfRange)?;
+    require(quorum != governance.quorum, Refusal::NoChange)?;
+    let action = Action::SetQuorum { quorum };
+    let passed = vote(host, &governance, caller, &action)?;
+    if passed {
+        let epoch = governance.epoch.saturating_add(1);
+        Governance {
+            quorum,
+            epoch,
+            ..governance
+        }
+        .save(host)?;
+        log(
+            host,
+            "QuorumSet(uint32,uint64)",
+            &[],
+            Encoder::default().u64(quorum.into()).u64(epoch),
+        );
+    }
+    Ok(answer(passed))
+}

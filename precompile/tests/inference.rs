@@ -1,0 +1,216 @@
+//! Inference through the precompile: answers, claims, prices, refusals.
+
+mod common;
+
+use common::*;
+use int_engine::engine::{Engine, Finish, generate as engine_generate, logits_digest};
+use int_engine::kernels::Kernels;
+use precompile::word::ZERO;
+use precompile::{Call, Outcome, Refusal, Target, calldata, gas};
+use std::ops::ControlFlow;
+
+fn answer(blob: &Blob, prompt: &[u32], max_new: u32) -> (Vec<u32>, bool) {
+    let engine = blob.engine(Kernels::scalar());
+    let mut session = engine.session().unwrap();
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let answer = engine_generate(&mut *session, prompt, max_new as usize, go_on).unwrap();
+    (answer.ids, answer.finish == Finish::Stop)
+}
+
+#[test]
+fn generate_is_the_engines_answer() {
+    let blob = tiny();
+    let mut chain = Chain::single(&[&blob]);
+    chain.adopt(&NAME, 1, &blob);
+    for (prompt, max_new) in [
+        (vec![1, 7, 13, 2], 16),
+        (vec![500], 1),
+        (vec![5, 9], 0),
+        (vec![3; 40], 5),
+    ] {
+        for commitment in [ZERO, blob.commitment.0] {
+            let data = calldata::generate(&NAME, &commitment, &prompt, max_new);
+            let found = tokens(&returned(&chain.infer(&data)));
+            assert_eq!(found, answer(&blob, &prompt, max_new), "{prompt:?}");
+        }
+    }
+}
+
+#[test]
+fn answers_end_at_stop_ids_and_at_the_end_of_the_context() {
+    let blob = Blob::sample(small(), 3);
+    let mut chain = Chain::single(&[&blob]);
+    chain.adopt(&NAME, 1, &blob);
+    let (mut stopped, mut cut) = (0, 0);
+    for first in 0..37 {
+        let prompt = vec![first, (first * 5 + 1) % 37];
+        let data = calldata::generate(&NAME, &ZERO, &prompt, 1000);
+        let (found, complete) = tokens(&returned(&chain.infer(&data)));
+        assert_eq!((found.clone(), complete), answer(&blob, &prompt, 1000));
+        let last = found.last().unwrap();
+        assert_eq!(complete, [3, 11, 30].contains(last));
+        if complete {
+            stopped += 1;
+        } else {
+            assert_eq!(found.len(), 22);
+            cut += 1;
+        }
+    }
+    assert!(stopped > 0 && cut > 0, "{stopped} stopped, {cut} cut");
+}
+
+#[test]
+fn digests_are_those_of_the_logits() {
+    let blob = tiny();
+    let mut chain = Chain::single(&[&blob]);
+    chain.adopt(&NAME, 1, &blob);
+    let ids = [1, 7, 13, 2, 500, 1023, 1532, 0];
+    let found = returned(&chain.infer(&calldata::logits_digest(&NAME, &ZERO, &ids)));
+    // spec/README.md.
+    let expected = "0x9a03f2eb8eef86fb905d340d546cea1d4c5c149e83593803fa0f1c3a90426df4";
+    let found = int_engine::commitment::Commitment(found.try_into().unwrap());
+    assert_eq!(found.to_string(), expected);
+    let engine = blob.engine(Kernels::scalar());
+    let mut session = engine.session().unwrap();
+    session.feed(&ids).unwrap();
+    assert_eq!(found.0, logits_digest(session.logits().unwrap()));
+}
+
+#[test]
+fn gas_views_tell_the_price_and_one_less_is_not_enough() {
+    let blob = Blob::sample(small(), 3);
+    let mut chain = Chain::single(&[&blob]);
+    chain.adopt(&NAME, 1, &blob);
+    use precompile::infer::Function::{GasOfGenerate, GasOfLogitsDigest, GasOfVerify};
+    let prompt = [1, 2, 4];
+    let output = [5, 6];
+    let cases = [
+        (
+            calldata::generate(&NAME, &ZERO, &prompt, 9),
+            calldata::gas_of(GasOfGenerate, &NAME, &ZERO, &[3, 9]),
+        ),
+        (
+            calldata::verify(&NAME, &ZERO, &prompt, 9, &output),
+            calldata::gas_of(GasOfVerify, &NAME, &ZERO, &[3, 2]),
+        ),
+        (
+            calldata::logits_digest(&NAME, &ZERO, &prompt),
+            calldata::gas_of(GasOfLogitsDigest, &NAME, &ZERO, &[3]),
+        ),
+    ];
+    for (data, view) in cases {
+        let told = returned(&chain.infer(&view));
+        let price = precompile::word::to_u64(&told.try_into().unwrap()).unwrap();
+        let call = |gas| Call::new(Target::Inference, &data, gas, MALLORY);
+        let before = chain.state.clone();
+        halted(&chain.run(&call(price - 1)), Refusal::OutOfGas);
+        assert_eq!(chain.state, before);
+        let enough = chain.run(&call(price));
+        assert_eq!(enough.gas_used(price), price);
+        returned(&enough);
+    }
+}
+
+#[test]
+fn the_whole_of_max_new_is_paid_for() {
+    let sizes = precompile::Sizes::of(&tiny().record.config);
+    for n in [1, 2, 7, 100] {
+        for m in [1, 2, 3, 50] {
+            assert!(gas::of_generate(&sizes, n, m) < gas::of_generate(&sizes, n, m + 1));
+            assert!(gas::of_generate(&sizes, n, m) < gas::of_generate(&sizes, n + 1, m));
+            assert!(
+                gas::of_verify(&sizes, n, m.into()) < gas::of_verify(&sizes, n, u64::from(m) + 1)
+            );
+        }
+        assert_eq!(
+            gas::of_generate(&sizes, n, 0),
+            gas::of_generate(&sizes, n, 1)
+        );
+    }
+    assert_eq!(gas::of_generate(&sizes, u64::MAX >> 8, u32::MAX), u64::MAX);
+}
+
+#[test]
+fn refusals_in_order() {
+    let blob = Blob::sample(small(), 3);
+    let other = Blob::sample(small(), 4);
+    let mut chain = Chain::single(&[&blob]);
+    let data = |commitment, prompt: &[u32]| calldata::generate(&NAME, commitment, prompt, 1);
+    reverted(&chain.infer(&data(&ZERO, &[1])), Refusal::NoActiveModel);
+    chain.adopt(&NAME, 1, &blob);
+    reverted(
+        &chain.infer(&data(&other.commitment.0, &[1])),
+        Refusal::NotActive,
+    );
+    reverted(&chain.infer(&data(&ZERO, &[])), Refusal::EmptyPrompt);
+    reverted(
+        &chain.infer(&data(&ZERO, &[99; 25])),
+        Refusal::ContextExceeded,
+    );
+    reverted(
+        &chain.infer(&data(&ZERO, &[99; 24])),
+        Refusal::TokenOutOfRange,
+    );
+    reverted(&chain.infer(&data(&ZERO, &[37])), Refusal::TokenOutOfRange);
+    let full = tokens(&returned(&chain.infer(&data(&ZERO, &[36; 24]))));
+    assert_eq!(full, (vec![], false));
+    // A refused call costs its entry price.
+    let refused = data(&ZERO, &[]);
+    let words = (refused.len() as u64 - 4) / 32;
+    let outcome = chain.infer(&refused);
+    assert_eq!(outcome.gas_used(GAS), 7_100 + 12 * words);
+    assert_eq!(outcome.data().len(), 36);
+    assert_eq!(outcome.data()[35], 12);
+}
+
+#[test]
+fn a_fault_is_no_outcome() {
+    let blob = Blob::sample(small(), 3);
+    let mut chain = Chain::single(&[]);
+    chain.adopt(&NAME, 1, &blob);
+    let data = calldata::generate(&NAME, &ZERO, &[1], 1);
+    let call = Call::new(Target::Inference, &data, GAS, MALLORY);
+    let fault = chain.state.call(&call, &chain.models).unwrap_err();
+    assert!(
+        matches!(fault, precompile::Fault::Missing { commitment, .. } if commitment == blob.commitment)
+    );
+    // Bytes that the format refuses are known to be refused, on every node that has them.
+    chain.models.insert_refused(blob.commitment);
+    reverted(&chain.infer(&data), Refusal::BadModel);
+    // The refusals of the prompt come first, so that no node needs the model for them.
+    let empty = calldata::generate(&NAME, &ZERO, &[], 1);
+    reverted(
+        &Chain {
+            models: Default::default(),
+            ..chain
+        }
+        .infer(&empty),
+        Refusal::EmptyPrompt,
+    );
+}
+
+#[test]
+fn the_published_packed_call() {
+    let mut chain = Chain::new(&[ALICE], 1);
+    let data = [0x0100_0000u32, 10, 1, 7, 13, 2]
+        .map(u32::to_be_bytes)
+        .concat();
+    let call = |gas| Call::new(Target::Inference, &data, gas, MALLORY);
+    let expected = [1u32, 7, 13, 2, 4, 28, 21, 17, 2, 19, 43, 35, 36, 15];
+    let outcome = chain.run(&call(600_000));
+    assert_eq!(outcome.gas_used(600_000), 600_000);
+    assert_eq!(returned(&outcome), expected.map(u32::to_be_bytes).concat());
+    halted(&chain.run(&call(599_999)), Refusal::OutOfGas);
+    // Any kind of call answers, but none with value.
+    let delegated = Call {
+        direct: false,
+        is_static: true,
+        ..call(600_000)
+    };
+    assert!(matches!(chain.run(&delegated), Outcome::Return { .. }));
+    let paid = Call {
+        value_sent: true,
+        ..call(600_000)
+    };
+    halted(&chain.run(&paid), Refusal::ValueSent);
+}
