@@ -35,31 +35,31 @@ pub(crate) fn entry(bytes: usize) -> u64 {
 /// Picoseconds of the slowest permitted backend for each thing that a call computes.
 mod ps {
     /// A pass: a layer.
-    pub(super) const PASS_LAYER: u128 = 1_200_000;
+    pub(super) const PASS_LAYER: u128 = 15_000_000;
     /// A pass: a byte of weights or of the cache.
-    pub(super) const BYTE: u128 = 45;
+    pub(super) const BYTE: u128 = 36;
     /// A token in a layer, whatever its sizes.
-    pub(super) const LAYER: u128 = 300_000;
+    pub(super) const LAYER: u128 = 500_000;
     /// A token in a layer: a product of the matrices.
-    pub(super) const MAC: u128 = 25;
+    pub(super) const MAC: u128 = 4;
     /// A token in a layer: a value of the residual.
-    pub(super) const HIDDEN: u128 = 12_000;
+    pub(super) const HIDDEN: u128 = 16_000;
     /// A token in a layer: a value of q or k.
-    pub(super) const QKV: u128 = 7_000;
+    pub(super) const QKV: u128 = 6_000;
     /// A token in a layer: a value of the MLP.
-    pub(super) const FF: u128 = 4_500;
+    pub(super) const FF: u128 = 3_000;
     /// A token in a layer: a query head; a key/value head is two.
     pub(super) const HEAD: u128 = 150_000;
     /// A query head and a position that it sees.
-    pub(super) const PAIR: u128 = 3_700;
+    pub(super) const PAIR: u128 = 1_800;
     /// Each value of the head, for such a pair.
-    pub(super) const PAIR_DIM: u128 = 46;
+    pub(super) const PAIR_DIM: u128 = 11;
     /// A logit.
-    pub(super) const LOGIT: u128 = 1_000;
+    pub(super) const LOGIT: u128 = 700;
     /// A product of a logit.
-    pub(super) const LOGIT_MAC: u128 = 54;
+    pub(super) const LOGIT_MAC: u128 = 6;
     /// A logit of a digest.
-    pub(super) const DIGEST: u128 = 12_000;
+    pub(super) const DIGEST: u128 = 7_000;
 }
 
 /// What a call computes (spec 6.7). All counts are below 2^67, so that no product below reaches 2^128.
