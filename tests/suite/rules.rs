@@ -414,7 +414,8 @@ fn markdown_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && name != "target" && !name.starts_with('.') {
+        let ours = name != "target" && name != "node_modules" && !name.starts_with('.');
+        if path.is_dir() && ours {
             markdown_files(&path, found);
         } else if name.ends_with(".md") {
             found.push(path);
