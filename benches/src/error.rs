@@ -36,6 +36,9 @@ pub enum Error {
     /// The engine lacks memory.
     #[error(transparent)]
     Fault(#[from] Fault),
+    /// A call of a precompile does not finish.
+    #[error("the precompile: {0}")]
+    Precompile(#[from] precompile::Fault),
     /// A step of several sessions fails.
     #[error(transparent)]
     Step(#[from] StepError),

@@ -8,6 +8,7 @@ mod date;
 mod error;
 pub mod expected;
 pub mod figures;
+pub mod gas;
 pub mod goals;
 pub mod limits;
 pub mod machine;

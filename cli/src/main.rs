@@ -58,6 +58,7 @@ enum Command {
     Logits(cmd::logits::Args),
     Kat(cmd::kat::Args),
     Bench(cmd::bench::Args),
+    Chain(cmd::chain::Args),
 }
 
 fn main() -> ExitCode {
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         Command::Model(args) => cmd::model::run(args),
         Command::Kat(args) => cmd::kat::run(args),
         Command::Bench(args) => cmd::bench::run(args),
+        Command::Chain(args) => cmd::chain::run(args),
     });
     match outcome {
         Ok(Ok(())) => ExitCode::SUCCESS,

@@ -6,8 +6,15 @@ use std::process::Stdio;
 
 use common::{blue, error_of, run, text_of};
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 24] = [
     &["bench"],
+    &["chain"],
+    &["chain", "genesis"],
+    &["chain", "name"],
+    &["chain", "propose"],
+    &["chain", "gas"],
+    &["chain", "call"],
+    &["chain", "bench"],
     &["kat"],
     &["kat", "trace"],
     &["kat", "bisect"],

@@ -446,8 +446,12 @@ pub fn argmax(values: &[i32]) -> u32 {
 #[must_use]
 pub fn logits_digest(logits: &[i32]) -> [u8; 32] {
     let mut hasher = Keccak256::new();
-    for v in logits {
-        hasher.update(v.to_le_bytes());
+    let mut block = [0; 4096];
+    for values in logits.chunks(block.len() / 4) {
+        for (bytes, v) in block.chunks_exact_mut(4).zip(values) {
+            bytes.copy_from_slice(&v.to_le_bytes());
+        }
+        hasher.update(&block[..4 * values.len()]);
     }
     hasher.finalize().into()
 }
@@ -466,6 +470,12 @@ mod tests {
     #[test]
     fn the_digest_is_keccak_of_little_endian_words() {
         assert_eq!(logits_digest(&[]), crate::commitment::keccak256(b""));
+        // Around the block in which the words are handed over.
+        for count in [1023, 1024, 1025, 2049] {
+            let values: Vec<i32> = (0..count).map(|i| i * 0x1234_567).collect();
+            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            assert_eq!(logits_digest(&values), crate::commitment::keccak256(&bytes));
+        }
         assert_eq!(
             logits_digest(&[1, -2]),
             crate::commitment::keccak256(&[1, 0, 0, 0, 254, 255, 255, 255])

@@ -47,7 +47,7 @@ mod ps {
     /// A token in a layer: a value of q or k.
     pub(super) const QKV: u128 = 6_000;
     /// A token in a layer: a value of the MLP.
-    pub(super) const FF: u128 = 3_000;
+    pub(super) const FF: u128 = 4_500;
     /// A token in a layer: a query head; a key/value head is two.
     pub(super) const HEAD: u128 = 150_000;
     /// A query head and a position that it sees.
@@ -59,7 +59,7 @@ mod ps {
     /// A product of a logit.
     pub(super) const LOGIT_MAC: u128 = 6;
     /// A logit of a digest.
-    pub(super) const DIGEST: u128 = 7_000;
+    pub(super) const DIGEST: u128 = 25_000;
 }
 
 /// What a call computes (spec 6.7). All counts are below 2^67, so that no product below reaches 2^128.

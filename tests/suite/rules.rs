@@ -213,7 +213,12 @@ fn the_scanner_sees_floats() {
 
 #[test]
 fn no_float_in_the_consensus_crates() {
-    for folder in ["int-engine/src", "int-engine/reference/src"] {
+    for folder in [
+        "int-engine/src",
+        "int-engine/reference/src",
+        "precompile/src",
+        "precompile/adapters",
+    ] {
         for path in sources(folder) {
             let found = float_tokens(&fs::read_to_string(&path).unwrap());
             assert!(
@@ -223,7 +228,11 @@ fn no_float_in_the_consensus_crates() {
             );
         }
     }
-    for lib in ["int-engine/src/lib.rs", "int-engine/reference/src/lib.rs"] {
+    for lib in [
+        "int-engine/src/lib.rs",
+        "int-engine/reference/src/lib.rs",
+        "precompile/src/lib.rs",
+    ] {
         let text = fs::read_to_string(root().join(lib)).unwrap();
         assert!(
             text.contains("clippy::float_arithmetic"),
@@ -258,6 +267,7 @@ fn unsafe_stays_in_kernels_and_pools() {
         "xtask",
         "benches",
         "fuzz",
+        "precompile",
     ] {
         for path in sources(folder) {
             let name = path.strip_prefix(root()).unwrap().display().to_string();
@@ -403,6 +413,19 @@ fn dependencies_point_one_way() {
         ("quant-core", &["int-engine", "exporter", "float-engine"]),
         ("float-engine", &["int-engine", "exporter"]),
         ("exporter", &["int-reference", "blue-cli"]),
+        // The rules of the precompiles know no EVM and no float side.
+        (
+            "precompile",
+            &[
+                "revm",
+                "alloy-evm",
+                "alloy-primitives",
+                "exporter",
+                "float-engine",
+                "quant-core",
+                "int-reference",
+            ],
+        ),
     ] {
         for name in forbidden {
             assert!(!all[package].contains(*name), "{package} reaches {name}");

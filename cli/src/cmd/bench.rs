@@ -279,7 +279,7 @@ fn texts(blob: &Path) -> Outcome<Option<[Vec<u32>; 2]>> {
     ]))
 }
 
-fn failed(error: Error) -> Failure {
+pub(crate) fn failed(error: Error) -> Failure {
     let code = match error {
         Error::Wrong { .. } => Code::Mismatch,
         Error::Load { .. }
@@ -291,6 +291,7 @@ fn failed(error: Error) -> Failure {
         | Error::Memory { .. }
         | Error::Write(_)
         | Error::Fault(_)
+        | Error::Precompile(_)
         | Error::Step(_)
         | Error::Probe { .. }
         | Error::NoCounter => Code::Runtime,

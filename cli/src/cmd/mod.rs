@@ -1,6 +1,7 @@
 //! The subcommands, one a file.
 
 pub(crate) mod bench;
+pub(crate) mod chain;
 pub(crate) mod chat;
 pub(crate) mod commit;
 pub(crate) mod demo;

@@ -1,0 +1,72 @@
+//! `blue chain genesis`: the two accounts of a chain's first state.
+
+use precompile::genesis::Genesis;
+use serde_json::{Map, json};
+
+use super::Hex;
+use crate::failure::{Code, Failure, Outcome};
+use crate::output;
+
+const HELP: &str = "\
+Example:
+  blue chain genesis --admin 0xa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1 --admin 0xb0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0 --quorum 2
+
+Prints the `alloc` entries of a genesis file as JSON: registry and inference with nonce 1 and code 0xfe, the registry's
+admins and governance word. A running chain writes the same before the first transaction of the block that makes the
+precompiles active (spec 6.1).";
+
+/// Print the accounts that a genesis file needs.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    /// An admin's address; once for each admin
+    #[arg(long = "admin", value_name = "0xADDRESS", required = true)]
+    admins: Vec<Hex<20>>,
+    /// Votes that make an action happen
+    #[arg(long, value_name = "N")]
+    quorum: u32,
+    /// Blocks between a passed adoption and its activation
+    #[arg(long, value_name = "BLOCKS", default_value = "7200")]
+    delay: u64,
+    /// Blocks for which a round of votes is open
+    #[arg(long, value_name = "BLOCKS", default_value = "50400")]
+    window: u64,
+    /// Yes, a quorum of 1 is meant: one key decides alone
+    #[arg(long)]
+    single: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let genesis = Genesis {
+        admins: args.admins.iter().map(|admin| admin.0).collect(),
+        quorum: args.quorum,
+        delay: args.delay,
+        window: args.window,
+        single: args.single,
+    };
+    let accounts = genesis.accounts().map_err(|e| {
+        let hint = match e {
+            precompile::genesis::GenesisError::Single => "add --single if it is meant",
+            _ => "see blue chain genesis --help",
+        };
+        Failure::new(Code::Input, e).hint(hint)
+    })?;
+    let alloc: Map<_, _> = accounts
+        .iter()
+        .map(|(address, account)| {
+            let storage: Map<_, _> = account
+                .storage
+                .iter()
+                .map(|(key, word)| (output::hex(key), json!(output::hex(word))))
+                .collect();
+            let account = json!({
+                "balance": "0x0",
+                "nonce": format!("{:#x}", account.nonce),
+                "code": output::hex(&account.code),
+                "storage": storage,
+            });
+            (output::hex(address), account)
+        })
+        .collect();
+    output::json(&alloc)
+}

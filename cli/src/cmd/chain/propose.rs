@@ -1,0 +1,121 @@
+//! `blue chain propose`: the calldata that brings a blob onto a chain.
+
+use std::io::Read;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use int_engine::blob::RECORD_LEN;
+use precompile::registry::Function;
+use precompile::{REGISTRY, calldata};
+use serde_json::json;
+
+use super::Hex;
+use crate::failure::{Failure, Outcome};
+use crate::loaded::{parse_threads, threads};
+use crate::progress::Progress;
+use crate::{blob_file, files, output};
+
+const HELP: &str = "\
+Examples:
+  blue chain propose model.blob --model-version 1
+  blue chain propose model.blob --model-version 2 --name 0x92e39a68509f47a37bb597808eeda08c1205b2049c1a3b670ca421efa2162b24 --json
+
+The file is hashed, and its record proved against the commitment, as the registry will check it. One admin sends
+`propose`, the others `approve`, and after the chain's delay anyone sends `activate`, all to the registry.
+--json prints one line with the keys to, name, version, commitment, and propose, approve and activate, each with data
+and gas: gas of the call itself, to which a transaction adds its own.";
+
+/// Print the calldata that proposes a blob, approves and activates it.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    /// The blob
+    blob: PathBuf,
+    /// The version under the name, above every earlier one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    model_version: u64,
+    /// The name in the registry [default: that of `blue chain name blue` for this version and commitment]
+    #[arg(long, value_name = "0xNAME")]
+    name: Option<Hex<32>>,
+    /// Threads; the result does not depend on it [default: all]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<NonZeroUsize>,
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let record = super::record(Some(&args.blob))?;
+    if record.total_len != record.implied_len() {
+        return Err(Failure::input(format!(
+            "{} is the record of no blob: it says {} bytes, its dimensions make {}",
+            args.blob.display(),
+            record.total_len,
+            record.implied_len()
+        )));
+    }
+    let progress = Progress::new(args.json);
+    let tree = blob_file::hash(&args.blob, threads(args.threads), progress)?;
+    let unlike = tree.total_len() != record.total_len;
+    let (Some(proof), false) = (tree.prove(0), unlike) else {
+        return Err(Failure::input(format!(
+            "{} has {} bytes, its record says {}",
+            args.blob.display(),
+            tree.total_len(),
+            record.total_len
+        )));
+    };
+    let (mut file, _) = files::open(&args.blob)?;
+    let mut bytes = [0; RECORD_LEN];
+    file.read_exact(&mut bytes)
+        .map_err(|e| Failure::file(&args.blob, e))?;
+    let (commitment, version) = (tree.commitment(), args.model_version);
+    let name = args
+        .name
+        .map_or_else(|| super::default_name(commitment, version), |name| name.0);
+    let calls = [
+        (
+            Function::Propose,
+            calldata::propose(&name, version, &commitment.0, &bytes, &proof),
+        ),
+        (
+            Function::Approve,
+            calldata::approve(&name, version, &commitment.0),
+        ),
+        (
+            Function::Activate,
+            calldata::of_version(Function::Activate, &name, version),
+        ),
+    ];
+    let price = |function: Function, data: &[u8]| function.price(data.len() - 4);
+    if args.json {
+        let call = |i: usize| {
+            let (function, data) = &calls[i];
+            json!({"data": output::hex(data), "gas": price(*function, data)})
+        };
+        return output::json(&json!({
+            "to": output::hex(&REGISTRY),
+            "name": output::hex(&name),
+            "version": version,
+            "commitment": commitment.to_string(),
+            "propose": call(0),
+            "approve": call(1),
+            "activate": call(2),
+        }));
+    }
+    let mut text = format!(
+        "to          {}\nname        {}\nversion     {version}\ncommitment  {commitment}\n",
+        output::hex(&REGISTRY),
+        output::hex(&name),
+    );
+    for (function, data) in &calls {
+        let function_name = function.signature().split('(').next().unwrap_or_default();
+        text.push_str(&format!(
+            "\n{function_name}, {} gas:\n{}\n",
+            price(*function, data),
+            output::hex(data)
+        ));
+    }
+    output::text(&text)
+}
