@@ -125,7 +125,10 @@ fn prices_are_those_of_the_calls() {
         "3",
         "--json",
     ]);
-    assert_eq!(plain["output_ids"], generated["result"]["tokens"], "{plain}");
+    assert_eq!(
+        plain["output_ids"], generated["result"]["tokens"],
+        "{plain}"
+    );
     // One gas less is not enough, and the refusal has its number.
     let gas = (row["generate"].as_u64().unwrap() - 1).to_string();
     let short = [&ask[..4], &["--max-new", "3", "--gas", &gas]].concat();

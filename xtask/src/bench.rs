@@ -313,6 +313,23 @@ impl Bench {
         println!("{}", run.stdout);
         Ok(())
     }
+
+    /// Calls of the precompile against their prices, on the backend that prices are made for.
+    pub(crate) fn gas(&mut self, blob: &str) -> Result<()> {
+        let run = self.blue(&[
+            "chain",
+            "bench",
+            "--blob",
+            &self.path(blob),
+            "--backend",
+            "avxvnni",
+            "--random",
+            "2000",
+            "--assert",
+        ])?;
+        println!("{}", run.stdout);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(crate) fn quick(options: &Options) -> Result<()> {
     );
     bench.quality("SmolLM2", "smollm2.blob", &gguf, 4608, Scheme::Dynamic)?;
     bench.paris("SmolLM2", "smollm2.blob")?;
+    bench.claims("smollm2.blob")?;
     bench.checks.finish()
 }
 
@@ -51,6 +52,8 @@ pub(crate) fn full(options: &Options) -> Result<()> {
     bench.quality("SmolLM2", "smollm2.blob", &gguf, 5120, Scheme::Dynamic)?;
     bench.paris("SmolLM2", "smollm2.blob")?;
     bench.speed("smollm2.blob")?;
+    bench.claims("smollm2.blob")?;
+    bench.gas("smollm2.blob")?;
 
     bench.export(&gguf, "smollm2-static.blob", "2", Scheme::Static)?;
     let name = "SmolLM2 static";

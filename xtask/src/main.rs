@@ -4,6 +4,7 @@
 
 mod bench;
 mod child;
+mod claims;
 mod coherence;
 mod cross;
 mod differ;
@@ -28,9 +29,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Real-model checks within CI's time: SmolLM2 export, quality on three short texts, decode speed
+    /// Real-model checks within CI's time: SmolLM2 export, quality on three short texts, claims about its answers
     Quick(bench::Options),
-    /// Every sweep: SmolLM2 on 1 and 2 threads and with static scales, quality, injected outliers, the Qwen3-0.6B shape
+    /// Every sweep: SmolLM2 on 1 and 2 threads and with static scales, quality, injected outliers, the Qwen3-0.6B shape,
+    /// speed, calls of the precompile against their prices
     Full(bench::Options),
     /// Float, dynamic and static side by side: greedy text, perplexity, divergence of SmolLM2 and the tiny Qwen3
     Coherence(coherence::Options),

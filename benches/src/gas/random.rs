@@ -122,7 +122,7 @@ pub fn random_calls(
         })?;
         let model = Model::from_bytes(&synthetic::blob(&config)?).map_err(|error| Error::Load {
             name: label.clone(),
-            error: error.into(),
+            error,
         })?;
         models += 1;
         let mut chain = Chain::new(kernels, threads);
