@@ -1,0 +1,11 @@
+//! Both adapters beside each other, and beside the core in memory.
+
+mod bytecode;
+#[path = "../../../../tests/common/mod.rs"]
+mod chain;
+mod cost;
+mod governance;
+mod kinds;
+mod models;
+mod parity;
+mod world;
