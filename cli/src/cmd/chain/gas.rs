@@ -2,16 +2,18 @@
 
 use std::path::PathBuf;
 
+use blue_bench::synthetic;
 use precompile::{Sizes, gas};
 use serde_json::json;
 
-use crate::failure::Outcome;
+use crate::failure::{Context, Outcome};
 use crate::output;
 
 const HELP: &str = "\
 Examples:
   blue chain gas
   blue chain gas model.blob --prompt 100 --max-new 20
+  blue chain gas --qwen3
 
 Prices follow from the record alone (spec 6.7); they are those of the precompile's call, to which a transaction adds its
 own. The last columns say how many tokens fit a transaction of --limit gas, by default the most that EIP-7825 allows,
@@ -24,7 +26,11 @@ most_generated, most_verified (null where not even one fits).";
 #[command(after_help = HELP)]
 pub(crate) struct Args {
     /// The blob [default: the embedded model]
+    #[arg(conflicts_with = "qwen3")]
     blob: Option<PathBuf>,
+    /// A model with the dimensions of Qwen3-0.6B in place of a blob
+    #[arg(long)]
+    qwen3: bool,
     /// Tokens of the prompt [default: a table]
     #[arg(long, value_name = "N", requires = "max_new", value_parser = clap::value_parser!(u32).range(1..))]
     prompt: Option<u32>,
@@ -63,8 +69,11 @@ fn fitting(most: u32, limit: u64, price: impl Fn(u32) -> u64) -> Option<u32> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let record = super::record(args.blob.as_deref())?;
-    let sizes = Sizes::of(&record.config);
+    let config = match args.qwen3 {
+        true => synthetic::qwen3().or_runtime("the dimensions of Qwen3-0.6B")?,
+        false => super::record(args.blob.as_deref())?.config,
+    };
+    let sizes = Sizes::of(&config);
     let asked = args.prompt.zip(args.max_new);
     let context = sizes.max_context;
     let rows: Vec<(u32, u32)> = match asked {
