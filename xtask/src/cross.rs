@@ -15,6 +15,13 @@ pub(crate) struct Options {
     /// Folder of the toolchain and its builds (default: target/cross)
     #[arg(long)]
     dir: Option<PathBuf>,
+}
+
+/// How the tests run.
+#[derive(clap::Args)]
+pub(crate) struct Tests {
+    #[command(flatten)]
+    toolchain: Options,
     /// The longest tests on every machine, not on arm64 alone
     #[arg(long)]
     all: bool,
@@ -154,8 +161,8 @@ pub(crate) fn executable(build: &mut Command) -> Result<PathBuf> {
 }
 
 /// Sets up the toolchain and runs the tests of the consensus crates on every machine.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let toolchain = Toolchain::set_up(options)?;
+pub(crate) fn run(options: &Tests) -> Result<()> {
+    let toolchain = Toolchain::set_up(&options.toolchain)?;
     let mut lines = Vec::new();
     for machine in &MACHINES {
         let start = Instant::now();

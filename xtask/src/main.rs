@@ -54,7 +54,7 @@ enum Task {
     /// Random sessions of the embedded tiny model: every backend and the reference give the same logits
     Differ(differ::Options),
     /// The tests of int-reference, int-engine and kat on arm64 and s390x under emulation
-    Cross(cross::Options),
+    Cross(cross::Tests),
     /// Known answers on every implementation and machine, as one table
     Vectors(vectors::Options),
     /// Run the fuzz targets, each for a time; needs a nightly compiler and cargo-fuzz
