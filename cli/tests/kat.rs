@@ -113,7 +113,10 @@ fn usage_and_missing_sets() {
         "{unknown}"
     );
     let level = error_of(&mut blue(["kat", "verify", SET, "--level", "byte"]), 2);
-    assert!(level.contains("op, model, toy, legacy"), "{level}");
+    assert!(
+        level.contains("op, model, toy, legacy, precompile"),
+        "{level}"
+    );
 }
 
 #[test]

@@ -16,6 +16,7 @@ from tracing import DigestRun
 TARGET = 'oracle'
 HEADER = ('schema', 'spec_version', 'level')
 LEVELS = ('op', 'model', 'toy', 'legacy')
+NOT_COVERED = 'precompile'   # calls of section 6: their second implementation is the program of that page
 ANY_COUNT, MAX_BLOB = (0, (1 << 64) - 1), 1 << 24
 MAX_TOKENS, MAX_WORK = 4096, 1 << 32
 

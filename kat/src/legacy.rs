@@ -2,13 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use crate::call::{CallError, call, gas};
 use crate::file::fields::{Fields, list};
 use crate::file::{FileError, MAX_BYTES, short};
 use crate::hex;
 use crate::json::{self, Json};
 use crate::target::Models;
 use crate::verify::Checked;
+use precompile::Refusal;
+use precompile::packed::{self, gas};
+
+/// The names of what a packed call can be refused for.
+#[must_use]
+pub fn errors() -> [&'static str; 7] {
+    packed::REFUSALS.map(Refusal::name)
+}
+
+/// A packed call on the toy model of an implementation.
+///
+/// # Errors
+/// The first check that fails.
+pub fn call(input: &[u8], given: u64, toy: &(impl Models + ?Sized)) -> Result<Vec<u8>, Refusal> {
+    packed::call(input, given, |prompt, count| {
+        toy.toy_generate(prompt, count)
+    })
+}
 
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,11 +75,11 @@ fn one(i: usize, item: Json) -> Result<LegacyCall, FileError> {
     let (gas, expected) = match f.optional("ExpectedError") {
         Some(json) => {
             let error = crate::file::fields::text(json, &f.at("ExpectedError"))?;
-            if !CallError::NAMES.contains(&error.as_str()) {
+            if !errors().contains(&error.as_str()) {
                 return Err(FileError::Name {
                     at: f.at("ExpectedError"),
                     found: short(&error),
-                    expected: CallError::NAMES.join(", "),
+                    expected: errors().join(", "),
                 });
             }
             let given = if f.has("Gas") {
@@ -116,7 +133,7 @@ fn check(place: &str, legacy: &LegacyCall, toy: &(impl Models + ?Sized)) -> Chec
             return Err(format!("{place}, Gas: expected {given}, found {price}"));
         }
         let less = call(&legacy.input, price - 1, toy);
-        if less != Err(CallError::OutOfGas) {
+        if less != Err(Refusal::OutOfGas) {
             return Err(format!("{place}: a call with less gas is not OutOfGas"));
         }
     }

@@ -9,7 +9,6 @@
 
 pub mod bisect;
 pub mod blob;
-pub mod call;
 pub mod file;
 #[path = "gen/mod.rs"]
 pub mod generate;
@@ -17,6 +16,7 @@ pub mod hex;
 pub mod json;
 pub mod legacy;
 pub mod op;
+pub mod precompiles;
 pub mod row;
 pub mod set;
 pub mod target;

@@ -27,7 +27,7 @@ fn heads() {
         ),
         (
             r#"{"schema":"blue-kat-1","spec_version":1,"level":"byte"}"#,
-            "index, op, model or toy",
+            "index, op, model, toy or precompile",
         ),
         (
             r#"{"schema":"blue-kat-1","spec_version":1,"level":"index","files":[],"more":1}"#,

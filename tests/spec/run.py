@@ -3,11 +3,18 @@
 
   run.py self                     the published answers of the toy model, Keccak and gemmlowp values; the stated bounds
   run.py blob FILE IDS MAX_NEW    JSON: commitment, output, finish reason and logits of the last prompt position
+  run.py calls DIR                every call of the level precompile of a set of known answers
+  run.py precompile [FILE]        answers lines of JSON, of a file or of standard input, on one chain; members of a line, all optional:
+                                    models  commitment -> path of a blob at hand
+                                    state   key -> word: the registry's storage from now on
+                                    block   the number of the block from now on
+                                    call    {to, data, gas, caller, value, static, direct}: answers kind, gas, data, storage, logs
+                                    price   signature of a gasOf function, with sizes and tokens: answers its result
 """
 import json, os, re, sys
 
 sys.dont_write_bytecode = True
-import bounds
+import bounds, precompiles
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 TABLES = os.path.join(ROOT, 'int-engine', 'tables')
@@ -62,6 +69,7 @@ def self_check(s, pages):
             assert s['root_from_proof'](leaves[i], i, m, proof) == s['tree_root'](leaves)
             assert s['root_from_proof'](leaves[i], i, m, proof + [leaves[0]]) != s['tree_root'](leaves)
     bounds.check(s, pages)
+    precompiles.self_check(s)
     print('spec: self-check passed')
 
 
@@ -82,5 +90,10 @@ if __name__ == '__main__':
         self_check(env, pages)
     elif sys.argv[1:2] == ['blob'] and len(sys.argv) == 5:
         run_blob(env, sys.argv[2], [int(t) for t in sys.argv[3].split(',')], int(sys.argv[4]))
+    elif sys.argv[1:2] == ['calls'] and len(sys.argv) == 3:
+        print('%d calls' % precompiles.check_set(env, ROOT, sys.argv[2]))
+    elif sys.argv[1:2] == ['precompile'] and len(sys.argv) <= 3:
+        with open(sys.argv[2], encoding='utf-8') if sys.argv[2:] else sys.stdin as lines:
+            precompiles.run_lines(env, lines, sys.stdout)
     else:
         sys.exit(__doc__)

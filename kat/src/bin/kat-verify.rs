@@ -18,7 +18,7 @@ const HELP: &str = "
 DIR             folder with an index.json; kat/vectors/v1-draft here or in a folder above if not given
 --backend LIST  only these, with commas between: reference, scalar, avx2, avxvnni, avx512, amx, neon
 --require LIST  a backend of the list that this machine lacks is a failure
---level LIST    only files of these levels: op, model, toy, legacy
+--level LIST    only files of these levels: op, model, toy, legacy, precompile
 --threads N     threads of the engine, 1 if not given
 --pages KIND    pages of the weights' memory: huge, if not given, or small
 --json          one line of JSON (spec 7.8)

@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 
 use crate::hex;
 use crate::json::{self, Json};
+use crate::precompiles::StatesFile;
 use crate::row::MAX_ROWS;
 use fields::Fields;
 
@@ -38,6 +39,8 @@ pub enum File {
     Model(Box<ModelFile>),
     /// `toy.json`
     Toy(ToyFile),
+    /// `precompile/states.json`
+    States(StatesFile),
 }
 
 /// A file of a set, as `index.json` lists it.
@@ -45,7 +48,7 @@ pub enum File {
 pub struct Listed {
     /// Path below the set's folder.
     pub file: String,
-    /// `op`, `model`, `toy` or `legacy`.
+    /// One of [`LEVELS`].
     pub level: String,
     /// Number of cases.
     pub cases: u64,
@@ -56,7 +59,7 @@ pub struct Listed {
 }
 
 /// Levels of files that an index lists.
-pub const LEVELS: [&str; 4] = ["op", "model", "toy", "legacy"];
+pub const LEVELS: [&str; 5] = ["op", "model", "toy", "legacy", "precompile"];
 
 /// Reads a file of known answers: everything but the domains of operations, which [`crate::verify`] checks.
 ///
@@ -88,11 +91,12 @@ pub fn parse(bytes: &[u8]) -> Result<File, FileError> {
         "op" => File::Op(OpFile::read(&mut file, &mut budget)?),
         "model" => File::Model(Box::new(ModelFile::read(&mut file, &mut budget)?)),
         "toy" => File::Toy(ToyFile::read(&mut file, &mut budget)?),
+        "precompile" => File::States(StatesFile::read(&mut file)?),
         _ => {
             return Err(FileError::Name {
                 at: "level".into(),
                 found: short(&level),
-                expected: "index, op, model or toy".into(),
+                expected: "index, op, model, toy or precompile".into(),
             });
         }
     };
@@ -133,7 +137,7 @@ fn index(file: &mut Fields) -> Result<Vec<Listed>, FileError> {
 }
 
 /// A relative path of plain names.
-fn check_path(path: &str, at: &str) -> Result<(), FileError> {
+pub(crate) fn check_path(path: &str, at: &str) -> Result<(), FileError> {
     let plain = |name: &str| {
         !name.is_empty()
             && name != "."
@@ -153,13 +157,13 @@ fn check_path(path: &str, at: &str) -> Result<(), FileError> {
 }
 
 /// Names of the items of one list.
-struct Names<'a> {
+pub(crate) struct Names<'a> {
     at: &'a str,
     seen: BTreeSet<String>,
 }
 
 impl<'a> Names<'a> {
-    fn new(at: &'a str) -> Self {
+    pub(crate) fn new(at: &'a str) -> Self {
         Self {
             at,
             seen: BTreeSet::new(),
@@ -167,7 +171,7 @@ impl<'a> Names<'a> {
     }
 
     /// The next item's members, with its name taken and checked.
-    fn next(&mut self, i: usize, item: Json) -> Result<(String, Fields), FileError> {
+    pub(crate) fn next(&mut self, i: usize, item: Json) -> Result<(String, Fields), FileError> {
         let mut item = Fields::of(item, &format!("{}[{i}]", self.at))?;
         let name = item.text("name")?;
         item.rename(format!("{} {:?}", self.at, short(&name)));
@@ -209,6 +213,7 @@ impl File {
             Self::Op(_) => "op",
             Self::Model(_) => "model",
             Self::Toy(_) => "toy",
+            Self::States(_) => "precompile",
         }
     }
 
@@ -229,6 +234,7 @@ impl File {
             Self::Op(file) => file.cases.len(),
             Self::Model(file) => file.cases(),
             Self::Toy(file) => file.cases(),
+            Self::States(file) => file.cases(),
         }
     }
 
@@ -252,6 +258,7 @@ impl File {
             Self::Op(file) => with_head("op", file.members()),
             Self::Model(file) => with_head("model", file.members()),
             Self::Toy(file) => with_head("toy", file.members()),
+            Self::States(file) => with_head("precompile", file.members()),
         }
     }
 

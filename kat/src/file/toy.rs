@@ -3,9 +3,9 @@
 use super::fields::{self, Fields};
 use super::models::{HaltCase, count, halt, known, prompt, tokens};
 use super::{FileError, Names};
-use crate::call::CallError;
 use crate::hex;
 use crate::json::Json;
+use crate::legacy::errors;
 use crate::row::Row;
 
 /// Logits after a prompt.
@@ -119,7 +119,7 @@ impl ToyFile {
             let result = match f.optional("error") {
                 Some(json) => {
                     let error = fields::text(json, &f.at("error"))?;
-                    known(&error, f.at("error"), &CallError::NAMES)?;
+                    known(&error, f.at("error"), &errors())?;
                     Err(error)
                 }
                 None => Ok(f.bytes("output")?),

@@ -1,9 +1,9 @@
 //! The packed calls as arrays that Ethereum clients read (spec 7.9).
 
 use super::toy::calls;
-use crate::call::{call, gas};
-use crate::legacy::LegacyCall;
+use crate::legacy::{LegacyCall, call};
 use crate::target::ReferenceTarget;
+use precompile::packed::gas;
 
 /// The answers and the failures, by the names of their files.
 pub(super) fn files() -> [(&'static str, Vec<LegacyCall>); 2] {
@@ -21,7 +21,7 @@ pub(super) fn files() -> [(&'static str, Vec<LegacyCall>); 2] {
                 name: name.into(),
                 input,
                 gas: None,
-                expected: Err(error.to_string()),
+                expected: Err(error.name().into()),
             }),
         }
     }

@@ -5,6 +5,7 @@ mod chain;
 mod edits;
 mod legacy;
 mod models;
+mod precompiles;
 mod products;
 mod rare;
 mod rotations;
@@ -53,13 +54,18 @@ pub fn files(root: &Path) -> Result<BTreeMap<String, Vec<u8>>, GenerateError> {
     for file in operations() {
         add(format!("ops/{}.json", file.op.name), &File::Op(file));
     }
-    for (name, file) in models::files(root)? {
-        add(format!("models/{name}.json"), &File::Model(Box::new(file)));
+    let models = models::files(root)?;
+    for (name, file) in &models {
+        let file = File::Model(Box::new(file.clone()));
+        add(format!("models/{name}.json"), &file);
     }
     add("toy.json".into(), &File::Toy(toy::file()));
     for (name, calls) in legacy::files() {
         let bytes = crate::legacy::to_bytes(&calls);
         made.push((format!("legacy/{name}.json"), "legacy", calls.len(), bytes));
+    }
+    for (path, cases, bytes) in precompiles::files(root, &models)? {
+        made.push((path, crate::precompiles::LEVEL, cases, bytes));
     }
     made.sort_by(|a, b| a.0.cmp(&b.0));
     let listed = made.iter().map(|(file, level, cases, bytes)| Listed {

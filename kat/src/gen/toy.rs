@@ -3,10 +3,11 @@
 use int_reference::toy;
 
 use super::{Cases, drawn, fill, int, list};
-use crate::call::{call, gas};
 use crate::file::{Call, HaltCase, ToyFile, ToyLogits, ToyTokens};
+use crate::legacy::call;
 use crate::row::{Row, Stream};
 use crate::target::{Models, ReferenceTarget};
+use precompile::packed::gas;
 
 pub(super) fn gemm(cases: &mut Cases) {
     for (i, (rows, cols)) in [
@@ -364,7 +365,7 @@ pub(super) fn file() -> ToyFile {
     }
     for (name, input) in calls() {
         let price = gas(&input);
-        let result = call(&input, price, &ReferenceTarget).map_err(|e| e.to_string());
+        let result = call(&input, price, &ReferenceTarget).map_err(|e| e.name().to_owned());
         file.calls.push(Call {
             name: name.into(),
             input,

@@ -392,14 +392,20 @@ impl Model for KernelsModel {
     }
 }
 
-impl Models for KernelsTarget {
-    fn load(&self, blob: &[u8]) -> Result<Box<dyn Model>, String> {
+impl KernelsTarget {
+    /// The engine of a blob, or why it is refused.
+    pub(super) fn engine(self, blob: &[u8]) -> Result<CpuEngine, String> {
         let Setting { threads, pages } = self.setting;
         let loader = Loader::new().pages(pages);
         let model = loader.load(blob, blob.len() as u64, threads, |_| {});
         let model = model.map_err(|e| e.to_string())?;
-        let engine = CpuEngine::new(Arc::new(model), self.kernels, self.setting.threads);
-        Ok(Box::new(KernelsModel(engine)))
+        Ok(CpuEngine::new(Arc::new(model), self.kernels, threads))
+    }
+}
+
+impl Models for KernelsTarget {
+    fn load(&self, blob: &[u8]) -> Result<Box<dyn Model>, String> {
+        Ok(Box::new(KernelsModel(self.engine(blob)?)))
     }
 
     fn toy_logits(&self, prompt: &[u32]) -> Result<Vec<i64>, Halt> {

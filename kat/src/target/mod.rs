@@ -1,8 +1,12 @@
 //! What answers: implementations of the specification, one method an operation.
 
+mod engine;
 mod kernels;
 mod reference;
 
+use std::sync::Arc;
+
+use int_engine::engine::Engine;
 use int_engine::kernels::Kernels;
 
 pub use kernels::{KernelsTarget, Setting};
@@ -215,6 +219,18 @@ impl Target {
         match self {
             Self::Kernels(target) => Self::Kernels(KernelsTarget { setting, ..target }),
             other => other,
+        }
+    }
+
+    /// The engine of a blob.
+    ///
+    /// # Errors
+    /// Why the target refuses the bytes, or that this machine lacks it.
+    pub fn engine(self, blob: &[u8]) -> Result<Arc<dyn Engine>, String> {
+        match self {
+            Self::Reference => Ok(Arc::new(engine::ReferenceEngine::load(blob)?)),
+            Self::Kernels(target) => Ok(Arc::new(target.engine(blob)?)),
+            Self::Absent(name) => Err(format!("this machine lacks {name}")),
         }
     }
 

@@ -10,10 +10,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::file::{self, File, FileError, Listed};
+use crate::precompiles::{self, Chain};
 use crate::set::{self, SetError};
 use crate::target::{Implementation, Target};
 
-pub(crate) use models::edited;
+pub(crate) use models::{blob as model_blob, edited};
 pub(crate) use toy::outcome;
 
 pub use options::{Conclusion, Report, Verify, VerifyError};
@@ -80,7 +81,7 @@ pub fn run_levels(
     }
     for entry in listed.iter().filter(|entry| levels(&entry.level)) {
         match set::read_file(dir, &entry.file) {
-            Ok(bytes) => one(entry, &bytes, root, targets, &mut outcomes),
+            Ok(bytes) => one(entry, &bytes, dir, root, targets, &mut outcomes),
             Err(e) => {
                 outcomes.push(Outcome::of(entry, INDEX_TARGET, Err(e.to_string())));
             }
@@ -89,10 +90,30 @@ pub fn run_levels(
     Ok(outcomes)
 }
 
-fn one(entry: &Listed, bytes: &[u8], root: &Path, targets: &[Target], out: &mut Vec<Outcome>) {
+fn one(
+    entry: &Listed,
+    bytes: &[u8],
+    dir: &Path,
+    root: &Path,
+    targets: &[Target],
+    out: &mut Vec<Outcome>,
+) {
     out.push(Outcome::of(entry, INDEX_TARGET, listed(entry, bytes)));
     if entry.level == "legacy" {
         out.extend(legacy(&entry.file, bytes, targets));
+        return;
+    }
+    if entry.level == precompiles::LEVEL {
+        let chain = Chain::read(dir, root);
+        for &target in targets {
+            out.push(target_outcome(entry, target, |_| {
+                let chain = chain.as_ref().map_err(Clone::clone)?;
+                match entry.file == precompiles::STATES {
+                    true => chain.check(target),
+                    false => precompiles::verify(&entry.file, bytes, chain, target),
+                }
+            }));
+        }
         return;
     }
     match file::parse(bytes) {
@@ -158,10 +179,12 @@ fn listed(entry: &Listed, bytes: &[u8]) -> Checked {
             bytes.len()
         ));
     }
-    let cases = if entry.level == "legacy" {
-        crate::legacy::parse(bytes).map_or(0, |calls| calls.len())
-    } else {
-        file::parse(bytes).map_or(0, |f| f.cases())
+    let cases = match entry.level.as_str() {
+        "legacy" => crate::legacy::parse(bytes).map_or(0, |calls| calls.len()),
+        precompiles::LEVEL if entry.file != precompiles::STATES => {
+            precompiles::parse(bytes).map_or(0, |calls| calls.len())
+        }
+        _ => file::parse(bytes).map_or(0, |f| f.cases()),
     };
     if entry.cases != cases as u64 {
         return Err(format!("cases: expected {}, found {cases}", entry.cases));
@@ -213,6 +236,7 @@ impl<'a> Prepared<'a> {
             File::Op(file) => answers::check(file, target),
             File::Model(file) => models::check(file, self.blob.as_deref(), target),
             File::Toy(file) => toy::check(file, target),
+            File::States(_) => Err("states are verified with their set".into()),
         }
     }
 }

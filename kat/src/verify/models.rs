@@ -12,7 +12,7 @@ use crate::set;
 use crate::target::{Halt, Implementation, Model, Stop};
 
 /// The bytes that the file speaks of.
-pub(super) fn blob(file: &ModelFile, root: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn blob(file: &ModelFile, root: &Path) -> Result<Vec<u8>, String> {
     match &file.source {
         BlobSource::Recipe(recipe) => Ok(blob::build(recipe)),
         BlobSource::File(path) => {

@@ -2,11 +2,13 @@
 
 use super::Checked;
 use super::models::{token_rows, toy_halt};
-use crate::call::{call, gas};
 use crate::file::ToyFile;
 use crate::file::ids;
 use crate::hex;
+use crate::legacy::call;
 use crate::target::Implementation;
+use precompile::Refusal;
+use precompile::packed::gas;
 
 /// The first difference of the toy's file.
 pub(super) fn check(file: &ToyFile, target: &dyn Implementation) -> Checked {
@@ -52,9 +54,9 @@ pub(super) fn check(file: &ToyFile, target: &dyn Implementation) -> Checked {
 pub(crate) fn outcome(
     place: &str,
     expected: &Result<Vec<u8>, String>,
-    found: Result<Vec<u8>, crate::call::CallError>,
+    found: Result<Vec<u8>, Refusal>,
 ) -> Checked {
-    let found = found.map_err(|e| e.to_string());
+    let found = found.map_err(|e| e.name().to_owned());
     if *expected == found {
         return Ok(());
     }

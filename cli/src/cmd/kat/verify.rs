@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Backends whose absence is a failure
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     require: Vec<String>,
-    /// Levels of files to verify: op, model, toy, legacy; all if not given
+    /// Levels of files to verify: op, model, toy, legacy, precompile; all if not given
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     level: Vec<String>,
     /// Verify one file of packed calls of the toy model instead: an array with Input, Expected, Name, Gas
