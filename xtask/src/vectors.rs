@@ -230,9 +230,18 @@ impl<'a> Table<'a> {
         cells.filter(|cell| cell.word() == word).count()
     }
 
-    /// Every file passes in every column, and there are files.
+    /// Every file passes in every column that covers its level, and there are files.
     fn holds(&self) -> bool {
-        !self.rows.is_empty() && self.count("PASS") == self.rows.len() * self.columns.len()
+        let passes = |level: &str, column: &Column, cell: &Cell| {
+            let covered = column.runner != Runner::Oracle || level != kat::precompiles::LEVEL;
+            *cell == Cell::Pass || !covered && matches!(cell, Cell::Missing(_))
+        };
+        let mut rows = self.rows.iter();
+        !self.rows.is_empty()
+            && rows.all(|(_, level, _, cells)| {
+                let mut cells = self.columns.iter().zip(cells);
+                cells.all(|(column, cell)| passes(level, column, cell))
+            })
     }
 
     fn totals(&self) -> String {

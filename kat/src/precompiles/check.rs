@@ -9,7 +9,7 @@ use precompile::memory::Memory;
 use precompile::word::{Word, ZERO};
 use precompile::{Call, Fault, Lookup, Models, Outcome, Target as To};
 
-use super::{Expected, Form, Log, PrecompileCall, STATES, StatesFile, subject};
+use super::{Expected, Form, Log, PrecompileCall, STATES, State, StatesFile, subject};
 use crate::file::{self, File};
 use crate::hex;
 use crate::set;
@@ -86,6 +86,12 @@ impl Chain {
         Ok(())
     }
 
+    /// The states, in the order of the file.
+    #[must_use]
+    pub fn states(&self) -> &[State] {
+        &self.file.states
+    }
+
     /// The memory of a call's state, at its block.
     pub(crate) fn before(&self, call: &PrecompileCall) -> Result<Memory, String> {
         let state = self.file.states.iter().find(|s| s.name == call.state);
@@ -98,7 +104,8 @@ impl Chain {
     }
 
     /// The models of the states on a target, loaded when they are first asked for.
-    pub(crate) fn models(&self, target: Target) -> Loaded<'_> {
+    #[must_use]
+    pub fn models(&self, target: Target) -> Loaded<'_> {
         Loaded {
             chain: self,
             target,
@@ -108,7 +115,7 @@ impl Chain {
 }
 
 /// The models of a set as a target loads them.
-pub(crate) struct Loaded<'a> {
+pub struct Loaded<'a> {
     chain: &'a Chain,
     target: Target,
     engines: Mutex<HashMap<Commitment, Lookup>>,

@@ -5,7 +5,7 @@ mod check;
 mod states;
 
 pub use calls::{Expected, Form, Log, PrecompileCall, parse, to_bytes};
-pub use check::{Chain, Changes, changes, execute, verify};
+pub use check::{Chain, Changes, Loaded, changes, execute, verify};
 pub use states::{ModelRef, State, StatesFile};
 
 use precompile::Target;
