@@ -4,8 +4,10 @@ mod bytecode;
 #[path = "../../../../tests/common/mod.rs"]
 mod chain;
 mod cost;
+mod flows;
 mod governance;
 mod kinds;
 mod models;
 mod parity;
+mod statetests;
 mod world;

@@ -5,6 +5,7 @@ use crate::chain::{ALICE, Blob, DELAY, MALLORY, NAME, small, tokens};
 use crate::world::{Adapter, SENDER, Status, World};
 use alloy_evm::Evm as _;
 use alloy_evm::eth::EthEvmFactory;
+use alloy_evm::precompiles::Precompile as _;
 use alloy_evm::{EvmEnv, EvmFactory as _};
 use int_engine::engine::{Engine as _, generate as engine_generate};
 use int_engine::kernels::Kernels;
@@ -395,4 +396,30 @@ fn block_numbers_saturate() {
     let done = world.registry(SENDER, &activation);
     assert_eq!(done.returned()[96..], of_u64(u64::MAX));
     world.db.commit(done.state);
+}
+
+/// What keeps answers by calldata passes by the two, and rules of an inactive block take them out.
+#[test]
+fn no_host_caches_answers() {
+    let world = World::single(&[]);
+    let mut evm = world.alloy(world.db.clone());
+    let map = evm.precompiles_mut();
+    let mut cacheable = vec![];
+    map.map_cacheable_precompiles(|address, precompile| {
+        cacheable.push(*address);
+        precompile
+    });
+    assert!(!cacheable.is_empty());
+    let late = Schedule { v1: u64::MAX };
+    let rules = Rules::new(late, 0, world.models.clone(), world.latch.clone());
+    for address in [REGISTRY, INFERENCE].map(Address::new) {
+        assert!(!cacheable.contains(&address));
+        assert!(!map.get(&address).unwrap().supports_caching());
+        assert!(map.addresses().any(|a| *a == address));
+    }
+    install(map, &rules);
+    for address in [REGISTRY, INFERENCE].map(Address::new) {
+        assert!(map.get(&address).is_none());
+        assert!(!map.addresses().any(|a| *a == address));
+    }
 }

@@ -162,6 +162,8 @@ pub(crate) struct World {
     pub(crate) schedule: Schedule,
     pub(crate) models: Arc<Shelf>,
     pub(crate) latch: FaultLatch,
+    /// The block's environment, where it is more than a number and a timestamp.
+    pub(crate) block: Option<BlockEnv>,
 }
 
 impl World {
@@ -174,6 +176,7 @@ impl World {
             schedule: Schedule::GENESIS,
             models: Arc::default(),
             latch: FaultLatch::new(),
+            block: None,
         };
         for address in [REGISTRY, INFERENCE] {
             world.contract(address, &genesis::MARKER);
@@ -259,7 +262,7 @@ impl World {
             timestamp: U256::from(self.timestamp),
             ..Default::default()
         };
-        (cfg, block)
+        (cfg, self.block.clone().unwrap_or(block))
     }
 
     pub(crate) fn rules(&self) -> Rules {
