@@ -57,6 +57,9 @@ impl std::fmt::Display for Shape {
     }
 }
 
+/// Legacy calls of the table: prompt, new tokens. The longest prompt beside the fewest and beside the most new tokens.
+pub const PACKED: [(u32, u32); 2] = [(255, 1), (192, 64)];
+
 /// The shapes of the table: short and long prompts, few and many tokens.
 pub const SHAPES: [Shape; 7] = [
     Shape::Generate(4, 4),
@@ -198,6 +201,25 @@ impl Chain {
         }
         Ok(Ready {
             name: what,
+            data,
+            gas,
+            answer,
+        })
+    }
+
+    /// Prepares the legacy packed call on the toy model, whose published price does not count the prompt.
+    ///
+    /// # Errors
+    /// As [`Chain::prepare`].
+    pub fn prepare_packed(&mut self, n: u32, m: u32) -> Result<Ready, Error> {
+        let mut random = Random::new(n.into());
+        let prompt = (0..n).map(|_| random.below(48));
+        let words = [0x0100_0000, m].into_iter().chain(prompt);
+        let data: Vec<u8> = words.flat_map(u32::to_be_bytes).collect();
+        let name = format!("toy/packed/{n}+{m}");
+        let (gas, answer) = self.answer(&name, &data, u64::MAX)?;
+        Ok(Ready {
+            name,
             data,
             gas,
             answer,

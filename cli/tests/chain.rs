@@ -150,7 +150,7 @@ fn the_bench_times_every_shape_and_random_models() {
     ];
     let out = json(&args);
     let cases = out["cases"].as_array().unwrap();
-    assert_eq!(cases.len(), 7);
+    assert_eq!(cases.len(), 9);
     for case in cases {
         assert!(case["ns"].as_u64().unwrap() > 0 && case["gas"].as_u64().unwrap() > 7_100);
     }

@@ -118,39 +118,10 @@ impl Toy {
     /// An empty prompt, a prompt of more than 256 tokens, an id of 48 or more; in this order.
     pub fn logits(&self, tokens: &[u32]) -> Result<[i8; VOCAB], ToyError> {
         check(tokens, tokens.len())?;
-        let mut xs: Vec<Vec<i8>> = tokens
-            .iter()
-            .map(|&t| part(&self.embed, t as usize, DIM).to_vec())
-            .collect();
-        for l in 0..LAYERS {
-            let norm = part(&self.rms1, l, DIM);
-            let hs: Vec<Vec<i8>> = xs
-                .iter()
-                .map(|x| rms_norm(x, norm, RMS_MULT, RMS_EPS))
-                .collect();
-            let project = |w: &[i8]| -> Vec<Vec<i8>> {
-                hs.iter()
-                    .map(|h| gemm(part(w, l, DIM * DIM), h, GEMM_SHIFT))
-                    .collect()
-            };
-            let (q, k, v) = (project(&self.q), project(&self.k), project(&self.v));
-            for (t, x) in xs.iter_mut().enumerate() {
-                let a = attend(&q[t], &k[..=t], &v[..=t]);
-                add(x, &gemm(part(&self.o, l, DIM * DIM), &a, GEMM_SHIFT));
-                let h = rms_norm(x, part(&self.rms2, l, DIM), RMS_MULT, RMS_EPS);
-                let gate = gemm(part(&self.gate, l, HIDDEN * DIM), &h, GEMM_SHIFT);
-                let up = gemm(part(&self.up, l, HIDDEN * DIM), &h, GEMM_SHIFT);
-                let act: Vec<i8> = gate.iter().zip(&up).map(|(&g, &u)| swiglu(g, u)).collect();
-                add(
-                    x,
-                    &gemm(part(&self.down, l, DIM * HIDDEN), &act, DOWN_SHIFT),
-                );
-            }
-        }
-        let h = rms_norm(&xs[xs.len() - 1], &self.rmsf, RMS_MULT, RMS_EPS);
-        let mut logits = [0; VOCAB];
-        logits.copy_from_slice(&gemm(&self.lm, &h, LM_SHIFT));
-        Ok(logits)
+        let mut cache = Cache::default();
+        let rows = tokens.iter().map(|&token| self.step(&mut cache, token));
+        let last = rows.last().unwrap_or_default();
+        Ok(self.head(&last))
     }
 
     /// `count` new tokens after `prompt`, each the lowest id of the largest logit.
@@ -159,14 +130,56 @@ impl Toy {
     /// As [`Toy::logits`], with the length of prompt and output together.
     pub fn generate(&self, prompt: &[u32], count: usize) -> Result<Vec<u32>, ToyError> {
         check(prompt, prompt.len().saturating_add(count))?;
-        let mut tokens = prompt.to_vec();
-        for _ in 0..count {
-            let next = argmax(&self.logits(&tokens)?);
-            tokens.push(next);
+        let mut cache = Cache::default();
+        let mut last = Vec::new();
+        for &token in prompt {
+            last = self.step(&mut cache, token);
         }
-        Ok(tokens.split_off(prompt.len()))
+        let mut output = Vec::new();
+        while output.len() < count {
+            let next = argmax(&self.head(&last));
+            output.push(next);
+            if output.len() < count {
+                last = self.step(&mut cache, next);
+            }
+        }
+        Ok(output)
+    }
+
+    /// Feeds one token, an id below 48, at the next position; its residual after the layers.
+    ///
+    /// What a position computes depends on the positions before it alone, so one at a time is all at once (spec 8).
+    fn step(&self, cache: &mut Cache, token: u32) -> Vec<i8> {
+        let mut x = part(&self.embed, token as usize, DIM).to_vec();
+        for (l, (keys, values)) in cache.0.iter_mut().enumerate() {
+            let h = rms_norm(&x, part(&self.rms1, l, DIM), RMS_MULT, RMS_EPS);
+            let project = |w: &[i8]| gemm(part(w, l, DIM * DIM), &h, GEMM_SHIFT);
+            keys.push(project(&self.k));
+            values.push(project(&self.v));
+            let a = attend(&project(&self.q), keys, values);
+            add(&mut x, &gemm(part(&self.o, l, DIM * DIM), &a, GEMM_SHIFT));
+            let h = rms_norm(&x, part(&self.rms2, l, DIM), RMS_MULT, RMS_EPS);
+            let gate = gemm(part(&self.gate, l, HIDDEN * DIM), &h, GEMM_SHIFT);
+            let up = gemm(part(&self.up, l, HIDDEN * DIM), &h, GEMM_SHIFT);
+            let act: Vec<i8> = gate.iter().zip(&up).map(|(&g, &u)| swiglu(g, u)).collect();
+            let down = gemm(part(&self.down, l, DIM * HIDDEN), &act, DOWN_SHIFT);
+            add(&mut x, &down);
+        }
+        x
+    }
+
+    /// The logits of a residual.
+    fn head(&self, x: &[i8]) -> [i8; VOCAB] {
+        let h = rms_norm(x, &self.rmsf, RMS_MULT, RMS_EPS);
+        let mut logits = [0; VOCAB];
+        logits.copy_from_slice(&gemm(&self.lm, &h, LM_SHIFT));
+        logits
     }
 }
+
+/// Keys and values of each layer, position by position.
+#[derive(Default)]
+struct Cache([(Vec<Vec<i8>>, Vec<Vec<i8>>); LAYERS]);
 
 fn check(prompt: &[u32], total: usize) -> Result<(), ToyError> {
     if prompt.is_empty() {

@@ -3,7 +3,7 @@
 use crate::host::{INFERENCE, REGISTRY};
 use crate::registry::Governance;
 use crate::slots;
-use crate::word::{Address, Word, of_u64};
+use crate::word::{Address, Word, ZERO, of_u64};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The code of both accounts: INVALID.
@@ -14,6 +14,8 @@ pub const MARKER: [u8; 1] = [0xfe];
 pub struct Genesis {
     /// The admins.
     pub admins: Vec<Address>,
+    /// Admins under older rules that are none any more: on a running chain, all that are not chosen.
+    pub former: Vec<Address>,
     /// Votes that make an action happen, at most the number of admins.
     pub quorum: u32,
     /// Blocks between a passed adoption and its activation.
@@ -36,6 +38,9 @@ pub enum GenesisError {
     /// An address appears twice.
     #[error("admin {0} appears twice, an admin has one vote")]
     Repeated(usize),
+    /// An address is to be an admin and to be none.
+    #[error("former admin {0} is an admin, must be one or the other")]
+    Both(usize),
     /// The quorum cannot be reached, or is 0.
     #[error("the quorum is {quorum}, must be in 1 ..= {admins}, the number of admins")]
     Quorum {
@@ -86,6 +91,9 @@ impl Genesis {
                 return Err(GenesisError::Repeated(i));
             }
         }
+        if let Some(i) = self.former.iter().position(|former| seen.contains(former)) {
+            return Err(GenesisError::Both(i));
+        }
         let admins = u32::try_from(self.admins.len()).unwrap_or(u32::MAX);
         if self.quorum == 0 || self.quorum > admins {
             return Err(GenesisError::Quorum {
@@ -111,6 +119,7 @@ impl Genesis {
         };
         let mut storage = BTreeMap::from([(slots::governance(), governance.to_word())]);
         storage.extend(self.admins.iter().map(|a| (slots::admin(a), of_u64(1))));
+        storage.extend(self.former.iter().map(|a| (slots::admin(a), ZERO)));
         let account = |storage| Account {
             nonce: 1,
             code: MARKER.to_vec(),
@@ -130,6 +139,7 @@ mod tests {
     fn choice() -> Genesis {
         Genesis {
             admins: vec![[1; 20], [2; 20]],
+            former: vec![],
             quorum: 2,
             delay: 1,
             window: 1,
@@ -153,6 +163,10 @@ mod tests {
             refused(|g| g.admins[1] = [1; 20]),
             GenesisError::Repeated(1)
         );
+        assert_eq!(
+            refused(|g| g.former = vec![[3; 20], [2; 20]]),
+            GenesisError::Both(1)
+        );
         for quorum in [0, 3] {
             let mut genesis = choice();
             genesis.quorum = quorum;
@@ -172,6 +186,10 @@ mod tests {
         assert_eq!(account.storage.len(), 3);
         assert_eq!(account.storage[&slots::admin(&[2; 20])], of_u64(1));
         assert_eq!((other.nonce, other.storage.len()), (1, 0));
+        let mut former = choice();
+        former.former = vec![[3; 20]];
+        let [(_, account), _] = former.accounts().unwrap();
+        assert_eq!(account.storage[&slots::admin(&[3; 20])], ZERO);
         let mut single = choice();
         (single.quorum, single.single, single.window) = (1, true, 0);
         assert!(single.accounts().is_ok());

@@ -109,6 +109,7 @@ impl Chain {
     pub(crate) fn new(admins: &[Address], quorum: u32) -> Self {
         let genesis = Genesis {
             admins: admins.to_vec(),
+            former: vec![],
             quorum,
             delay: DELAY,
             window: WINDOW,

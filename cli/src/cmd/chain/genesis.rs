@@ -13,7 +13,8 @@ Example:
 
 Prints the `alloc` entries of a genesis file as JSON: registry and inference with nonce 1 and code 0xfe, the registry's
 admins and governance word. A running chain writes the same before the first transaction of the block that makes the
-precompiles active (spec 6.1).";
+precompiles active (spec 6.1); where an older registry had admins, those that are not chosen are named by --former-admin,
+and their slots become zero.";
 
 /// Print the accounts that a genesis file needs.
 #[derive(clap::Args)]
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     /// An admin's address; once for each admin
     #[arg(long = "admin", value_name = "0xADDRESS", required = true)]
     admins: Vec<Hex<20>>,
+    /// An admin under older rules who is none any more; once for each
+    #[arg(long = "former-admin", value_name = "0xADDRESS")]
+    former: Vec<Hex<20>>,
     /// Votes that make an action happen
     #[arg(long, value_name = "N")]
     quorum: u32,
@@ -39,6 +43,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome {
     let genesis = Genesis {
         admins: args.admins.iter().map(|admin| admin.0).collect(),
+        former: args.former.iter().map(|admin| admin.0).collect(),
         quorum: args.quorum,
         delay: args.delay,
         window: args.window,
