@@ -106,6 +106,7 @@ impl Builder {
     fn genesis(admins: &[Address], quorum: u32) -> Self {
         let genesis = Genesis {
             admins: admins.to_vec(),
+            former: vec![],
             quorum,
             delay: DELAY,
             window: WINDOW,
@@ -254,6 +255,7 @@ fn older(blobs: &[Blob]) -> Vec<State> {
     };
     let [(_, registry), _] = Genesis {
         admins: vec![ALICE],
+        former: vec![],
         quorum: 1,
         delay: DELAY,
         window: WINDOW,

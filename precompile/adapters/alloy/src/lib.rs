@@ -35,7 +35,7 @@
 //!
 //! // The state of a chain where one key decides, which a chain must say explicitly.
 //! let admin = [0xA1; 20];
-//! let choice = Genesis { admins: vec![admin], quorum: 1, delay: 5, window: 1, single: true };
+//! let choice = Genesis { admins: vec![admin], former: vec![], quorum: 1, delay: 5, window: 1, single: true };
 //! let mut db = InMemoryDB::default();
 //! for (address, account) in choice.accounts()? {
 //!     let address = Address::new(address);

@@ -72,6 +72,7 @@ impl Chain {
     pub(crate) fn new(blobs: &[&Blob]) -> Self {
         let genesis = Genesis {
             admins: vec![ALICE],
+            former: vec![],
             quorum: 1,
             delay: DELAY,
             window: WINDOW,
