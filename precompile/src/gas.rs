@@ -29,7 +29,7 @@ pub(crate) fn input(bytes: usize) -> u64 {
 
 /// The entry price of inference for so many bytes after the selector: the call, three reads, the calldata.
 pub(crate) fn entry(bytes: usize) -> u64 {
-    (CALL + 3 * READ).saturating_add(input(bytes))
+    total((bytes as u64).div_ceil(32), 0)
 }
 
 /// Picoseconds of the slowest permitted backend for each thing that a call computes.
@@ -62,7 +62,7 @@ mod ps {
     pub(super) const DIGEST: u128 = 25_000;
 }
 
-/// What a call computes (spec 6.7). All counts are below 2^67, so that no product below reaches 2^128.
+/// What a call computes (spec 6.7). Prices saturate: any count and any stored sizes have one.
 struct Work {
     /// Passes over the weights.
     passes: u128,
@@ -88,7 +88,7 @@ impl Work {
             (wide(sizes.layers), wide(sizes.heads), wide(sizes.kv_heads));
         let hd = wide(sizes.head_dim);
         let (q, kv) = (heads * hd, kv_heads * hd);
-        // At most 2^35 for sizes of spec 3.1; any stored sizes of 32 bits keep it below 2^99.
+        // Sizes are of 32 bits each, so q and kv are below 2^64 and macs below 2^99.
         let macs = n
             .saturating_mul(q + 2 * kv)
             .saturating_add(q.saturating_mul(n))
@@ -114,7 +114,7 @@ impl Work {
         let pair = (layers * heads).saturating_mul(ps::PAIR + ps::PAIR_DIM * hd);
         let cached = (layers * kv_heads * 2).saturating_mul((hd + 4) * ps::BYTE);
         let row = vocab.saturating_mul(ps::LOGIT + ps::LOGIT_MAC * n);
-        let pairs = self.tokens * (self.tokens + 1) / 2;
+        let pairs = self.tokens.saturating_mul(self.tokens + 1) / 2;
         let work = sum(&[
             (self.passes, pass),
             (self.tokens, token),

@@ -184,11 +184,11 @@ pub enum Lookup {
     /// The model, ready to run.
     Ready(Arc<dyn Engine>),
     /// All bytes of the blob are at hand and hash to the commitment, and spec 4 refuses them: so finds every node that has
-    /// them.
+    /// them. Bytes whose hash nobody has looked at are none of this; [`crate::lookup`] tells the two apart.
     Refused,
 }
 
-/// The models at hand, by commitment.
+/// The models at hand, by commitment. [`crate::lookup`] makes the answers from bytes.
 pub trait Models {
     /// The model of a commitment.
     ///

@@ -214,7 +214,7 @@ fn engine_of(
     require(fits, Refusal::ContextExceeded)?;
     let accepted = prompt.iter().all(|&id| id < sizes.accepted_ids);
     require(accepted, Refusal::TokenOutOfRange)?;
-    match models.model(commitment)? {
+    match guarded(|| models.model(commitment))?? {
         Lookup::Refused => Err(Refusal::BadModel.into()),
         Lookup::Ready(engine) => {
             let found = engine.commitment();
@@ -227,18 +227,22 @@ fn engine_of(
     }
 }
 
-/// Runs a part of the engine; its panic is this machine's trouble as well.
+/// Runs a part of the engine.
 fn on_engine<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Stop> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(Error::Halt(halt))) => Err(Refusal::from(halt).into()),
-        Ok(Err(Error::Fault(fault))) => Err(Fault::from(fault).into()),
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(Fault::Panic(text.unwrap_or_else(|| "without a text".into())).into())
-        }
+    match guarded(work)? {
+        Ok(value) => Ok(value),
+        Err(Error::Halt(halt)) => Err(Refusal::from(halt).into()),
+        Err(Error::Fault(fault)) => Err(Fault::from(fault).into()),
     }
+}
+
+/// Runs code of the node; its panic is this machine's trouble as well.
+fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Fault::Panic(text.unwrap_or_else(|| "without a text".into()))
+    })
 }
 
 /// The active commitment of a name, if it is the one that the caller wants.
@@ -284,7 +288,8 @@ fn execute(
     let active = active(host, &name, &wanted)?;
     let stored = record::load(host, &active)?;
     let price = entry.saturating_add(request.work(&stored));
-    require(call.gas >= price, Refusal::OutOfGas)?;
+    let payable = price < u64::MAX && call.gas >= price;
+    require(payable, Refusal::OutOfGas)?;
     let output = request.answer(&stored, Commitment(active), models)?;
     Ok((price, output))
 }

@@ -24,6 +24,7 @@
 #![deny(clippy::float_arithmetic)]
 
 mod abi;
+mod at_hand;
 pub mod calldata;
 pub mod gas;
 pub mod genesis;
@@ -39,6 +40,7 @@ pub mod slots;
 pub mod word;
 
 pub use abi::selector;
+pub use at_hand::lookup;
 pub use host::{Call, Host, INFERENCE, Lookup, Models, Outcome, REGISTRY, Target, revert_data};
 pub use name::model_spec_hash;
 pub use record::{Sizes, put as put_record};

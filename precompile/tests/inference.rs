@@ -127,7 +127,12 @@ fn the_whole_of_max_new_is_paid_for() {
             gas::of_generate(&sizes, n, 1)
         );
     }
-    assert_eq!(gas::of_generate(&sizes, u64::MAX >> 8, u32::MAX), u64::MAX);
+    // Counts beyond any calldata have a price, which nothing pays.
+    for n in [u64::MAX >> 8, u64::MAX] {
+        assert_eq!(gas::of_generate(&sizes, n, u32::MAX), u64::MAX);
+        assert_eq!(gas::of_verify(&sizes, n, n), u64::MAX);
+        assert_eq!(gas::of_logits_digest(&sizes, n), u64::MAX);
+    }
 }
 
 #[test]
@@ -213,4 +218,58 @@ fn the_published_packed_call() {
         ..call(600_000)
     };
     halted(&chain.run(&paid), Refusal::ValueSent);
+}
+
+#[test]
+fn only_bytes_of_the_commitment_speak_for_it() {
+    use precompile::{Fault, Lookup, lookup};
+    use std::num::NonZeroUsize;
+    use std::sync::Arc;
+    let blob = Blob::sample(small(), 3);
+    let ask = |bytes: &[u8], commitment| {
+        let len = bytes.len() as u64;
+        let kernels = Kernels::scalar();
+        lookup(commitment, bytes, len, NonZeroUsize::MIN, |model| {
+            let model = Arc::new(model);
+            Arc::new(int_engine::engine::CpuEngine::new(
+                model,
+                kernels,
+                NonZeroUsize::MIN,
+            ))
+        })
+    };
+    assert!(matches!(
+        ask(&blob.bytes, blob.commitment),
+        Ok(Lookup::Ready(_))
+    ));
+    // A weight of -128, a gap, the magic number: refused by the format, whoever's bytes they are.
+    let end = blob.bytes.len();
+    for (at, value) in [(0, b'X'), (1024, 0xFF), (end - 1, 0x80), (4095, 0xEE)] {
+        let mut bytes = blob.bytes.clone();
+        bytes[at] = value;
+        let own = Blob::commitment_of(&bytes);
+        match ask(&bytes, blob.commitment) {
+            Err(Fault::Missing { commitment, reason }) => {
+                assert_eq!(commitment, blob.commitment);
+                assert!(reason.contains(&own.to_string()), "{reason}");
+            }
+            _ => panic!("a damaged copy, byte {at}"),
+        }
+        let whose = ask(&bytes, own);
+        assert!(
+            matches!(whose, Ok(Lookup::Refused | Lookup::Ready(_))),
+            "byte {at}"
+        );
+        let refused = refuses(&bytes);
+        assert_eq!(matches!(whose, Ok(Lookup::Refused)), refused, "byte {at}");
+    }
+    // A file that ends early is no other blob.
+    let short = ask(&blob.bytes[..end - 1], blob.commitment);
+    assert!(matches!(short, Err(Fault::Missing { .. })));
+}
+
+/// Whether the loader refuses bytes, asked without a commitment.
+fn refuses(bytes: &[u8]) -> bool {
+    let mut loader = int_engine::blob::Loader::new();
+    loader.push(bytes).is_err() || loader.finish().is_err()
 }

@@ -1,6 +1,6 @@
 //! The functions with constant selectors of the registry that exists on other chains (spec 6.5).
 
-use super::votes::as_admin;
+use super::votes::{Governance, as_admin};
 use super::{Function, writes};
 use crate::abi::{address, boolean, low_address};
 use crate::gas;
@@ -37,22 +37,20 @@ fn words<const N: usize>(call: &Call<'_>) -> Result<[Word; N], Refusal> {
 
 /// Executes a call that has paid its price. Every refusal is a halt.
 pub(super) fn execute(call: &Call<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Stop> {
-    let selector = call.selector().ok_or(Refusal::InputTooShort)?;
-    if [ADOPT, SET_ADMIN].contains(&selector) {
-        require(!call.is_static, Refusal::WriteInStaticCall)?;
-        as_admin(host, &call.caller)?;
-    }
-    match selector {
+    match call.selector().ok_or(Refusal::InputTooShort)? {
         ADOPT => {
+            let governance = writer(call, host)?;
             let [name, version, commitment] = words(call)?;
             let version = to_u64(&version).ok_or(Refusal::VersionTooLarge)?;
-            writes::approve(host, &call.caller, &name, version, &commitment)?;
+            let caller = &call.caller;
+            writes::approve(host, &governance, caller, &name, version, &commitment)?;
             Ok(of_u64(1).to_vec())
         }
         SET_ADMIN => {
+            let governance = writer(call, host)?;
             let [admin, enabled] = words(call)?;
             let (admin, enabled) = (address(&admin)?, boolean(&enabled)?);
-            writes::set_admin(host, &call.caller, &admin, enabled)?;
+            writes::set_admin(host, &governance, &call.caller, &admin, enabled)?;
             Ok(of_u64(1).to_vec())
         }
         GET_APPROVED => {
@@ -66,4 +64,10 @@ pub(super) fn execute(call: &Call<'_>, host: &mut dyn Host) -> Result<Vec<u8>, S
         }
         _ => Err(Refusal::UnknownSelector.into()),
     }
+}
+
+/// The checks that a write begins with, before it looks at its arguments.
+fn writer(call: &Call<'_>, host: &mut dyn Host) -> Result<Governance, Stop> {
+    require(!call.is_static, Refusal::WriteInStaticCall)?;
+    as_admin(host, &call.caller)
 }

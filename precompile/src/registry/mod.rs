@@ -146,7 +146,8 @@ fn execute(function: Function, call: &Call<'_>, host: &mut dyn Host) -> Result<V
             let mut a = args(3);
             let (name, version, commitment) = (a.word()?, a.u64()?, a.word()?);
             a.end()?;
-            writes::approve(host, caller, &name, version, &commitment)
+            let governance = votes::as_admin(host, caller)?;
+            writes::approve(host, &governance, caller, &name, version, &commitment)
         }
         Function::Activate => {
             let mut a = args(2);
@@ -164,7 +165,8 @@ fn execute(function: Function, call: &Call<'_>, host: &mut dyn Host) -> Result<V
             let mut a = args(2);
             let (admin, enabled) = (a.address()?, a.bool()?);
             a.end()?;
-            writes::set_admin(host, caller, &admin, enabled)
+            let governance = votes::as_admin(host, caller)?;
+            writes::set_admin(host, &governance, caller, &admin, enabled)
         }
         Function::SetQuorum => {
             let mut a = args(1);

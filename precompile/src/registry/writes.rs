@@ -72,15 +72,15 @@ pub(super) fn propose(
 
 pub(super) fn approve(
     host: &mut dyn Host,
+    governance: &Governance,
     caller: &Address,
     name: &Word,
     version: u64,
     commitment: &Word,
 ) -> Result<Vec<u8>, Stop> {
-    let governance = as_admin(host, caller)?;
     require(*name != ZERO && *commitment != ZERO, Refusal::ZeroArgument)?;
     record::load(host, commitment)?;
-    adopt(host, &governance, caller, name, version, commitment)
+    adopt(host, governance, caller, name, version, commitment)
 }
 
 /// An admin's vote for a commitment whose record is stored.
@@ -182,11 +182,11 @@ pub(super) fn revoke(
 
 pub(super) fn set_admin(
     host: &mut dyn Host,
+    governance: &Governance,
     caller: &Address,
     admin: &Address,
     enabled: bool,
 ) -> Result<Vec<u8>, Stop> {
-    let governance = as_admin(host, caller)?;
     require(*admin != [0; 20], Refusal::ZeroArgument)?;
     let word = of_u64(enabled.into());
     let changes = host.read(&slots::admin(admin))? != word;
@@ -197,7 +197,7 @@ pub(super) fn set_admin(
         admin: *admin,
         enabled,
     };
-    let passed = vote(host, &governance, caller, &action)?;
+    let passed = vote(host, governance, caller, &action)?;
     if passed {
         host.write(&slots::admin(admin), &word)?;
         let admins = match enabled {
@@ -208,7 +208,7 @@ pub(super) fn set_admin(
         Governance {
             admins,
             epoch,
-            ..governance
+            ..*governance
         }
         .save(host)?;
         log(

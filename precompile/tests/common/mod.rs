@@ -38,6 +38,10 @@ impl Blob {
         }
     }
 
+    pub(crate) fn commitment_of(bytes: &[u8]) -> Commitment {
+        int_engine::commitment::commitment(bytes)
+    }
+
     /// A random model of these dimensions.
     pub(crate) fn sample(dims: Dims, seed: u64) -> Self {
         Self::of(sample::sample(&Config::new(dims).unwrap(), seed))
