@@ -12,7 +12,8 @@ use int_engine::engine::CpuEngine;
 use int_engine::kernels::Kernels;
 use precompile::genesis::Genesis;
 use precompile::memory::{Memory, ModelSet};
-use precompile::word::{Address, Word};
+use precompile::registry::Function;
+use precompile::word::{Address, Word, to_u64};
 use precompile::{Call, Outcome, Refusal, Target, calldata};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -161,7 +162,7 @@ impl Chain {
     }
 
     pub(crate) fn activate(&mut self, name: &Word, version: u64) {
-        let data = calldata::of_version(precompile::registry::Function::Activate, name, version);
+        let data = calldata::of_version(Function::Activate, name, version);
         returned(&self.registry(MALLORY, &data));
     }
 }
@@ -204,4 +205,59 @@ pub(crate) fn tokens(output: &[u8]) -> (Vec<u32>, bool) {
     let count = word(2) as usize;
     assert_eq!(output.len(), 32 * (3 + count));
     ((0..count).map(|i| word(3 + i)).collect(), word(1) == 1)
+}
+
+/// Calldata of `approve` for [`NAME`].
+pub(crate) fn approve(blob: &Blob, version: u64) -> Vec<u8> {
+    calldata::approve(&NAME, version, &blob.commitment.0)
+}
+
+/// Calldata of `activate` for [`NAME`].
+pub(crate) fn activate(version: u64) -> Vec<u8> {
+    calldata::of_version(Function::Activate, &NAME, version)
+}
+
+/// Calldata of `revoke` for [`NAME`].
+pub(crate) fn revoke(version: u64) -> Vec<u8> {
+    calldata::of_version(Function::Revoke, &NAME, version)
+}
+
+/// The words of a view's answer.
+pub(crate) fn view(chain: &mut Chain, function: Function, word: Option<&Word>) -> Vec<Word> {
+    let output = returned(&chain.registry(MALLORY, &calldata::view(function, word)));
+    output.chunks(32).map(|w| w.try_into().unwrap()).collect()
+}
+
+/// Version and commitment that are active under [`NAME`].
+pub(crate) fn approved(chain: &mut Chain) -> (u64, Word) {
+    let words = view(chain, Function::GetApproved, Some(&NAME));
+    (to_u64(&words[0]).unwrap(), words[1])
+}
+
+/// Calldata of a legacy function.
+pub(crate) fn legacy(selector: u8, words: &[Word]) -> Vec<u8> {
+    [&[selector, 0, 0, 0][..], &words.concat()].concat()
+}
+
+/// Two models of the same dimensions.
+pub(crate) fn blobs() -> (Blob, Blob) {
+    (Blob::sample(small(), 3), Blob::sample(small(), 4))
+}
+
+/// ALICE's address as a word.
+pub(crate) const ALICE_WORD: Word = {
+    let mut word = [0xA1; 32];
+    let mut i = 0;
+    while i < 12 {
+        word[i] = 0;
+        i += 1;
+    }
+    word
+};
+
+/// Three admins of whom two decide, and these blobs loaded.
+pub(crate) fn chain3(blobs: &[&Blob]) -> Chain {
+    let mut chain = Chain::new(&[ALICE, BOB, CAROL], 2);
+    blobs.iter().for_each(|blob| chain.load(blob));
+    chain
 }
