@@ -109,6 +109,7 @@ impl<'a> Walk<'a> {
             delay: 1 + rng.word() % 3,
             window: 1 + rng.word() % 6,
             single: quorum == 1,
+            former: Vec::new(),
         };
         let [(_, registry), _] = genesis.accounts().expect("a valid choice");
         let mut chain = Memory {
