@@ -40,6 +40,24 @@ fn genesis_holds_both_accounts_and_every_admin() {
         2,
     );
     assert!(said.contains("--single"), "{said}");
+    let running = [
+        "chain",
+        "genesis",
+        "--admin",
+        &a,
+        "--quorum",
+        "1",
+        "--single",
+        "--running",
+        "--former-admin",
+        &b,
+    ];
+    let entries = json(&running);
+    let registry = &entries["0x0300000000000000000000000000000000000002"];
+    assert!(registry["balance"].is_null());
+    let zero = format!("0x{}", "0".repeat(64));
+    let words = registry["storage"].as_object().unwrap();
+    assert_eq!(words.values().filter(|w| **w == zero).count(), 1);
     let short = ["chain", "genesis", "--admin", "0xa1", "--quorum", "1"];
     let said = error_of(&mut blue(short), 2);
     assert!(said.contains("40 hexadecimal digits"), "{said}");
@@ -60,6 +78,11 @@ fn names_are_those_of_the_sdk() {
     assert_eq!(
         text,
         "0xd8ab4fca51f36de6db2efd1a7a022fef6943de8d9986ae8ca3f4db70f318b4a7\n"
+    );
+    // Keccak-256 of "abc".
+    assert_eq!(
+        text_of(&mut blue(["chain", "name", "abc"])),
+        "0x4e03657aea45a94fc7d47ba826c8d667c0d1e6e33a64a036ec44f58fa12d6c45\n"
     );
 }
 
@@ -88,6 +111,17 @@ fn a_proposal_carries_the_record_of_the_file() {
         assert!(out[function]["gas"].as_u64().unwrap() > 100_000);
     }
     // A file whose end is gone is no blob to propose.
+    let zero = format!("0x{}", "0".repeat(64));
+    let nameless = [
+        "chain",
+        "propose",
+        &tiny(),
+        "--model-version",
+        "1",
+        "--name",
+        &zero,
+    ];
+    assert!(error_of(&mut blue(nameless), 2).contains("is zero"));
     let cut = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(cut.path(), &std::fs::read(tiny()).unwrap()[..70_000]).unwrap();
     let path = cut.path().to_str().unwrap();
@@ -95,7 +129,17 @@ fn a_proposal_carries_the_record_of_the_file() {
         &mut blue(["chain", "propose", path, "--model-version", "1"]),
         2,
     );
-    assert!(said.contains("70000 bytes"), "{said}");
+    assert!(said.contains("70000"), "{said}");
+    // Neither is one that breaks a rule of the format somewhere.
+    let mut damaged = std::fs::read(tiny()).unwrap();
+    damaged[5000] ^= 0xFF;
+    std::fs::write(cut.path(), &damaged).unwrap();
+    let path = cut.path().to_str().unwrap();
+    let said = error_of(
+        &mut blue(["chain", "propose", path, "--model-version", "1"]),
+        2,
+    );
+    assert!(said.contains("does not load"), "{said}");
 }
 
 #[test]
@@ -111,8 +155,13 @@ fn prices_are_those_of_the_calls() {
     let claimed = with(&["--max-new", "3", "--answer", &list.join(",")]);
     assert_eq!(claimed["gas"], row["verify"]);
     assert_eq!(claimed["result"]["right"], true);
-    let other = with(&["--max-new", "3", "--pin", "--answer", "1,2,3"]);
-    assert_eq!(other["result"]["right"], false);
+    for other in ["1,2,3", ""] {
+        let more = ["--max-new", "3", "--pin", "--answer", other];
+        let out = run(&mut blue([&ask[..], &more].concat()));
+        assert_eq!(out.status.code(), Some(3));
+        let other: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(other["result"]["right"], false);
+    }
     let digest = with(&["--digest"]);
     assert_eq!(digest["gas"], row["logits_digest"]);
     assert_eq!(digest["output"], digest["result"]["digest"]);
@@ -134,6 +183,14 @@ fn prices_are_those_of_the_calls() {
     let short = [&ask[..4], &["--max-new", "3", "--gas", &gas]].concat();
     let said = error_of(&mut blue(short), 2);
     assert!(said.contains("number 1, OutOfGas"), "{said}");
+    assert!(said.contains(&row["generate"].to_string()), "{said}");
+    let out = run(&mut blue(
+        [&ask[..], &["--max-new", "3", "--gas", &gas]].concat(),
+    ));
+    assert_eq!(out.status.code(), Some(2));
+    let refused: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(refused["refused"]["number"], 1);
+    assert_eq!(refused["refused"]["price"], row["generate"]);
     // The table says what fits.
     let table = json(&["chain", "gas", "--json"]);
     assert_eq!(table["limit"], 16_777_216);

@@ -49,7 +49,7 @@ pub(crate) struct Args {
 }
 
 /// The list after `--answer`, which may hold nothing.
-fn answer(text: &str) -> Result<TokenList, String> {
+pub(crate) fn answer(text: &str) -> Result<TokenList, String> {
     if text.trim().is_empty() {
         return Ok(TokenList(Vec::new()));
     }

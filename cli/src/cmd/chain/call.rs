@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use int_engine::config::Config;
 use int_engine::engine::Engine;
 use precompile::memory::{Memory, ModelSet};
 use precompile::word::ZERO;
-use precompile::{Call, INFERENCE, Outcome as Ended, Target, calldata, slots};
+use precompile::{Call, INFERENCE, Outcome as Ended, Refusal, Sizes, Target, calldata, gas, slots};
 use serde_json::json;
 
-use super::Hex;
+use super::Name;
+use crate::cmd::verify_answer::answer;
 use crate::failure::{Code, Failure, Outcome};
 use crate::ids::TokenList;
 use crate::loaded::{Loaded, RunArgs};
@@ -19,13 +21,14 @@ use crate::progress::Progress;
 const HELP: &str = "\
 Examples:
   blue chain call --tokens 1,2,3 --max-new 8
-  blue chain call model.blob --tokens 1,2,3 --max-new 2 --answer 60,292
-  blue chain call --tokens 1,2,3 --digest --json
+  blue chain call --tokens 1,2,3 --max-new 2 --answer 82,11
+  blue chain call model.blob --tokens 1,2,3 --digest --json
 
 Runs the precompile's own code on a chain in memory where the blob is active, and prints the calldata, the price and the
 result: of `generate`, of `verify` with --answer, of `logitsDigest` with --digest. The calldata names no commitment, so
-that it asks for whatever is active under the name; --pin names the blob's. A refusal ends with exit code 2.
---json prints one line with the keys to, data, gas and output, and result (tokens and complete, right, or digest).";
+that it asks for whatever is active under the name; --pin names the blob's. A refusal ends with exit code 2, an answer
+that is not the right one with 3. --json prints one line with the keys to, data, gas and output, and result (tokens and
+complete, right, or digest); of a refusal: to, data, and refused (number, name, price).";
 
 /// Run generate, verify or logitsDigest as a contract would.
 #[derive(clap::Args)]
@@ -39,26 +42,27 @@ pub(crate) struct Args {
     /// Most new tokens
     #[arg(long, value_name = "N")]
     max_new: Option<u32>,
-    /// Verify this answer, token ids between commas
+    /// Verify this answer, token ids between commas, "" for an empty one
     #[arg(
         long,
         value_name = "1,2,3",
         allow_hyphen_values = true,
-        requires = "max_new"
+        requires = "max_new",
+        value_parser = answer
     )]
     answer: Option<TokenList>,
     /// The digest of the logits after the prompt
     #[arg(long, conflicts_with = "answer")]
     digest: bool,
-    /// Gas that the call may use [default: its price]
+    /// Gas that the call may use [default: without a limit]
     #[arg(long, value_name = "GAS")]
     gas: Option<u64>,
     /// Name the blob's commitment, so that no other model answers
     #[arg(long)]
     pin: bool,
-    /// The name in the registry [default: that of `blue chain name blue` for version 1 and the commitment]
+    /// The name in the registry [default: the one that `blue chain name blue` prints]
     #[arg(long, value_name = "0xNAME")]
-    name: Option<Hex<32>>,
+    name: Option<Name>,
     #[command(flatten)]
     run: RunArgs,
     /// Print one line of JSON
@@ -72,9 +76,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let loaded = Loaded::open(args.blob.as_deref(), &args.run, progress)?;
     let engine: Arc<dyn Engine> = loaded.engine.into();
     let commitment = engine.commitment();
-    let name = args
-        .name
-        .map_or_else(|| super::default_name(commitment, 1), |name| name.0);
+    let name = args.name.map_or_else(super::default_name, |name| name.0);
     let mut state = Memory::default();
     let mut models = ModelSet::default();
     models.insert(engine);
@@ -95,23 +97,50 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let call = Call::new(Target::Inference, &data, given, [0; 20]);
     match state.call(&call, &models).map_err(failed)? {
         Ended::Return { gas_used, output } => print(args, &data, gas_used, &output),
-        Ended::Revert { refusal, .. } | Ended::Halt { refusal } => Err(Failure::input(format!(
-            "refused with number {}, {}: {refusal}",
-            refusal.number(),
-            refusal.name()
-        ))
-        .hint("the numbers are in spec/6-precompiles.md")),
+        Ended::Revert { refusal, .. } | Ended::Halt { refusal } => {
+            refused(args, refusal, &data, &record.config)
+        }
     }
+}
+
+/// What would have been right, beside the number.
+fn refused(args: &Args, refusal: Refusal, data: &[u8], config: &Config) -> Outcome {
+    let sizes = Sizes::of(config);
+    let n = args.tokens.0.len() as u64;
+    let price = match (args.max_new, &args.answer) {
+        (None, _) => gas::of_logits_digest(&sizes, n),
+        (Some(max_new), None) => gas::of_generate(&sizes, n, max_new),
+        (Some(_), Some(answer)) => gas::of_verify(&sizes, n, answer.0.len() as u64),
+    };
+    let (number, name) = (refusal.number(), refusal.name());
+    if args.json {
+        output::json(&json!({
+            "to": output::hex(&INFERENCE),
+            "data": output::hex(data),
+            "refused": {"number": number, "name": name, "price": price},
+        }))?;
+        return Err(Failure::told(Code::Input));
+    }
+    let right = match refusal {
+        Refusal::OutOfGas => format!("the price is {price}"),
+        Refusal::TokenOutOfRange => format!("ids are below {}", sizes.accepted_ids),
+        Refusal::ContextExceeded => format!("the context holds {} tokens", sizes.max_context),
+        _ => "the numbers are in spec/6-precompiles.md".into(),
+    };
+    let said = format!("refused with number {number}, {name}: {refusal}");
+    Err(Failure::input(said).hint(right))
 }
 
 fn print(args: &Args, data: &[u8], gas: u64, output: &[u8]) -> Outcome {
     let low = |word: &[u8]| word[28..].iter().fold(0u32, |n, &b| n << 8 | u32::from(b));
     let words: Vec<_> = output.chunks_exact(32).collect();
+    let mut wrong = false;
     let (result, said) = if args.digest {
         let digest = output::hex(output);
         (json!({"digest": digest}), format!("digest   {digest}"))
     } else if args.answer.is_some() {
-        let right = words.iter().any(|word| low(word) == 1);
+        let right = words.len() == 1 && low(words[0]) == 1;
+        wrong = !right;
         (json!({"right": right}), format!("right    {right}"))
     } else {
         let ids: Vec<_> = words.iter().skip(3).map(|word| low(word)).collect();
@@ -121,17 +150,22 @@ fn print(args: &Args, data: &[u8], gas: u64, output: &[u8]) -> Outcome {
         (json!({"tokens": ids, "complete": complete}), said)
     };
     if args.json {
-        return output::json(&json!({
+        output::json(&json!({
             "to": output::hex(&INFERENCE),
             "data": output::hex(data),
             "gas": gas,
             "output": output::hex(output),
             "result": result,
-        }));
+        }))?;
+    } else {
+        output::text(&format!(
+            "to       {}\ndata     {}\ngas      {gas}\n{said}\n",
+            output::hex(&INFERENCE),
+            output::hex(data),
+        ))?;
     }
-    output::text(&format!(
-        "to       {}\ndata     {}\ngas      {gas}\n{said}\n",
-        output::hex(&INFERENCE),
-        output::hex(data),
-    ))
+    if wrong {
+        return Err(Failure::told(Code::Mismatch));
+    }
+    Ok(())
 }

@@ -17,8 +17,9 @@ Examples:
 
 Prices follow from the record alone (spec 6.7); they are those of the precompile's call, to which a transaction adds its
 own. The last columns say how many tokens fit a transaction of --limit gas, by default the most that EIP-7825 allows,
-less 21,000 for the transaction itself and 440 for each token of its calldata, the most that EIP-7623 asks for it.
---json prints one line: rows with prompt, max_new, generate, verify, logits_digest,
+less 21,000 for the transaction itself and 440 for each token of its calldata, the most that EIP-7623 asks for it, when
+the transaction calls the precompile itself: a contract in between needs gas of its own, and passes on 63 of 64 parts.
+--json prints one line: limit, and rows with prompt, max_new, generate, verify, logits_digest,
 most_generated, most_verified (null where not even one fits).";
 
 /// Print what generate, verify and logitsDigest cost.

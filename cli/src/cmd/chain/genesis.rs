@@ -9,12 +9,16 @@ use crate::output;
 
 const HELP: &str = "\
 Example:
-  blue chain genesis --admin 0xa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1 --admin 0xb0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0 --quorum 2
+  blue chain genesis --admin 0xa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1 \
+    --admin 0xb0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0 --admin 0xc4c4c4c4c4c4c4c4c4c4c4c4c4c4c4c4c4c4c4c4 --quorum 2
 
 Prints the `alloc` entries of a genesis file as JSON: registry and inference with nonce 1 and code 0xfe, the registry's
-admins and governance word. A running chain writes the same before the first transaction of the block that makes the
-precompiles active (spec 6.1); where an older registry had admins, those that are not chosen are named by --former-admin,
-and their slots become zero.";
+admins and governance word. Delay and window cannot be changed later. With a quorum of as many votes as there are admins
+one lost key ends governance for good.
+
+A running chain writes the same at the block that makes the precompiles active (spec 6.1), but keeps what the accounts
+hold: --running prints the entries without a balance. Where an older registry had admins, those that are not chosen are
+named by --former-admin, and their slots become zero.";
 
 /// Print the accounts that a genesis file needs.
 #[derive(clap::Args)]
@@ -35,6 +39,9 @@ pub(crate) struct Args {
     /// Blocks for which a round of votes is open
     #[arg(long, value_name = "BLOCKS", default_value = "50400")]
     window: u64,
+    /// For a chain that is running: no balance among the entries
+    #[arg(long)]
+    running: bool,
     /// Yes, a quorum of 1 is meant: one key decides alone
     #[arg(long)]
     single: bool,
@@ -64,13 +71,15 @@ pub(crate) fn run(args: Args) -> Outcome {
                 .iter()
                 .map(|(key, word)| (output::hex(key), json!(output::hex(word))))
                 .collect();
-            let account = json!({
-                "balance": "0x0",
+            let mut entry = json!({
                 "nonce": format!("{:#x}", account.nonce),
                 "code": output::hex(&account.code),
                 "storage": storage,
             });
-            (output::hex(address), account)
+            if !args.running {
+                entry["balance"] = json!("0x0");
+            }
+            (output::hex(address), entry)
         })
         .collect();
     output::json(&alloc)

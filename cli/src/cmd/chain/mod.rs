@@ -11,7 +11,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use int_engine::blob::Record;
-use int_engine::commitment::Commitment;
+use int_engine::commitment::keccak256;
 
 use crate::embedded;
 use crate::failure::{Context, Failure, Outcome};
@@ -20,7 +20,9 @@ use crate::sniff::expect_blob;
 
 const HELP: &str = "\
 Examples:
-  blue chain genesis --admin 0xa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1 --admin 0xb0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0 --quorum 2
+  blue chain genesis --admin 0xa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1 \
+    --admin 0xb0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0 --admin 0xc4c4c4c4c4c4c4c4c4c4c4c4c4c4c4c4c4c4c4c4 --quorum 2
+  blue chain name assistant
   blue chain propose model.blob --model-version 1
   blue chain gas model.blob
   blue chain call --tokens 1,2,3 --max-new 8
@@ -93,7 +95,28 @@ fn record(blob: Option<&Path>) -> Outcome<Record> {
     Record::parse(&bytes).or_input(format!("{} has no valid record", path.display()))
 }
 
-/// The name that is used when none is given: that of the SDK for this commitment and version.
-fn default_name(commitment: Commitment, version: u64) -> [u8; 32] {
-    precompile::model_spec_hash("blue", version, commitment, "int8")
+/// A name in the registry: 32 bytes, not all zero.
+#[derive(Clone, Copy)]
+struct Name([u8; 32]);
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let name = text.parse::<Hex<32>>()?.0;
+        if name == [0; 32] {
+            return Err("is zero, which the registry refuses".into());
+        }
+        Ok(Self(name))
+    }
+}
+
+/// The name of a text, for a model that will have upgrades.
+fn text_name(text: &str) -> [u8; 32] {
+    keccak256(text.as_bytes())
+}
+
+/// The name that is used when none is given.
+fn default_name() -> [u8; 32] {
+    text_name("blue")
 }

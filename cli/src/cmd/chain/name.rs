@@ -1,4 +1,4 @@
-//! `blue chain name`: a registry name as the existing SDK forms it.
+//! `blue chain name`: names for the registry.
 
 use int_engine::commitment::Commitment;
 
@@ -6,35 +6,37 @@ use crate::failure::Outcome;
 use crate::output;
 
 const HELP: &str = "\
-Example:
+Examples:
+  blue chain name assistant
   blue chain name blue/tiny --model-version 1 --commitment 0x92e39a68509f47a37bb597808eeda08c1205b2049c1a3b670ca421efa2162b24
 
-Prints 32 bytes: the Keccak-256 that binds a model's published name, version, commitment and quantisation. The registry
-takes any other name but zero as well.";
+Prints the 32 bytes of a name in the registry. The name of a text alone is its Keccak-256: it stays when the model behind
+it is upgraded. With a version and a commitment it is the name that binds one published model for ever (spec 6.5), which
+can have no upgrade. The registry takes any other name but zero as well.";
 
-/// Print the registry name of a model's specification.
+/// Print a name for the registry.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
-    /// The model's published name
-    model: String,
-    /// Its version
-    #[arg(long, value_name = "N")]
-    model_version: u64,
+    /// The text: what the name is for, or a model's published name
+    text: String,
+    /// The version of the published model
+    #[arg(long, value_name = "N", requires = "commitment")]
+    model_version: Option<u64>,
     /// The commitment of its weights
-    #[arg(long, value_name = "0xHASH")]
-    commitment: Commitment,
+    #[arg(long, value_name = "0xHASH", requires = "model_version")]
+    commitment: Option<Commitment>,
     /// How they are quantised
     #[arg(long, value_name = "TEXT", default_value = "int8")]
     quantisation: String,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let name = precompile::model_spec_hash(
-        &args.model,
-        args.model_version,
-        args.commitment,
-        &args.quantisation,
-    );
+    let name = match args.model_version.zip(args.commitment) {
+        Some((version, commitment)) => {
+            precompile::model_spec_hash(&args.text, version, commitment, &args.quantisation)
+        }
+        None => super::text_name(&args.text),
+    };
     output::text(&format!("{}\n", output::hex(&name)))
 }

@@ -4,13 +4,14 @@ use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use int_engine::blob::RECORD_LEN;
+use int_engine::blob::{Loader, RECORD_LEN};
+use int_engine::commitment::verify_chunk;
 use precompile::registry::Function;
 use precompile::{REGISTRY, calldata};
 use serde_json::json;
 
-use super::Hex;
-use crate::failure::{Failure, Outcome};
+use super::Name;
+use crate::failure::{Code, Failure, Outcome};
 use crate::loaded::{parse_threads, threads};
 use crate::progress::Progress;
 use crate::{blob_file, files, output};
@@ -18,9 +19,9 @@ use crate::{blob_file, files, output};
 const HELP: &str = "\
 Examples:
   blue chain propose model.blob --model-version 1
-  blue chain propose model.blob --model-version 2 --name 0x92e39a68509f47a37bb597808eeda08c1205b2049c1a3b670ca421efa2162b24 --json
+  blue chain propose better.blob --model-version 2 --name $(blue chain name assistant) --json
 
-The file is hashed, and its record proved against the commitment, as the registry will check it. One admin sends
+The blob is loaded and checked whole, and its record proved against the commitment, as the registry will check it. One admin sends
 `propose`, the others `approve`, and after the chain's delay anyone sends `activate`, all to the registry.
 --json prints one line with the keys to, name, version, commitment, and propose, approve and activate, each with data
 and gas: gas of the call itself, to which a transaction adds its own.";
@@ -34,9 +35,9 @@ pub(crate) struct Args {
     /// The version under the name, above every earlier one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     model_version: u64,
-    /// The name in the registry [default: that of `blue chain name blue` for this version and commitment]
+    /// The name in the registry [default: the one that `blue chain name blue` prints]
     #[arg(long, value_name = "0xNAME")]
-    name: Option<Hex<32>>,
+    name: Option<Name>,
     /// Threads; the result does not depend on it [default: all]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<NonZeroUsize>,
@@ -46,34 +47,23 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let record = super::record(Some(&args.blob))?;
-    if record.total_len != record.implied_len() {
-        return Err(Failure::input(format!(
-            "{} is the record of no blob: it says {} bytes, its dimensions make {}",
-            args.blob.display(),
-            record.total_len,
-            record.implied_len()
-        )));
-    }
     let progress = Progress::new(args.json);
-    let tree = blob_file::hash(&args.blob, threads(args.threads), progress)?;
-    let unlike = tree.total_len() != record.total_len;
-    let (Some(proof), false) = (tree.prove(0), unlike) else {
-        return Err(Failure::input(format!(
-            "{} has {} bytes, its record says {}",
-            args.blob.display(),
-            tree.total_len(),
-            record.total_len
-        )));
-    };
+    let threads = threads(args.threads);
+    blob_file::load(&args.blob, Loader::new(), threads, Code::Input, progress)?;
+    let tree = blob_file::hash(&args.blob, threads, progress)?;
+    let proof = tree.prove(0).unwrap_or_default();
     let (mut file, _) = files::open(&args.blob)?;
     let mut bytes = [0; RECORD_LEN];
     file.read_exact(&mut bytes)
         .map_err(|e| Failure::file(&args.blob, e))?;
     let (commitment, version) = (tree.commitment(), args.model_version);
-    let name = args
-        .name
-        .map_or_else(|| super::default_name(commitment, version), |name| name.0);
+    let name = args.name.map_or_else(super::default_name, |name| name.0);
+    if !verify_chunk(commitment, tree.total_len(), 0, &bytes, &proof) {
+        return Err(Failure::input(format!(
+            "{} changed while it was read",
+            args.blob.display()
+        )));
+    }
     let calls = [
         (
             Function::Propose,
