@@ -1,4 +1,4 @@
-//! Calls on models of random dimensions: no corner of what a record may say is cheaper to name than to compute.
+//! Calls on models of random dimensions: small models of any proportions, whose weights fit a few megabytes.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ const CALLS: usize = 20;
 /// Tokens a prompt and an output have at most.
 const LONGEST: u32 = 96;
 
-/// Dimensions anywhere in spec 3.1, of at most [`MOST_WEIGHTS`] weights.
+/// Dimensions of spec 3.1 with at most [`MOST_WEIGHTS`] weights, 64 layers and a vocabulary of 2^18, of the dynamic scheme.
 fn dims(random: &mut Random) -> Dims {
     loop {
         let kv_heads = random.scaled(32);

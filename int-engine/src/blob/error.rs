@@ -222,7 +222,8 @@ pub enum BlobError {
 /// Why a load gave no model.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The bytes are refused, on every machine.
+    /// The bytes are refused, on every machine. They may be damaged bytes of a good blob: a loader refuses what it meets
+    /// first, before it knows whose bytes they are.
     #[error(transparent)]
     Blob(#[from] BlobError),
     /// This machine failed, which says nothing about the bytes.

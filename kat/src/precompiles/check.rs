@@ -130,13 +130,13 @@ impl Models for Loaded<'_> {
         let models = self.chain.file.models.iter();
         let mut at_hand = models.zip(&self.chain.blobs);
         let found = at_hand.find(|(model, _)| model.commitment == commitment.0);
-        let (_, blob) = found.ok_or_else(|| Fault::Missing {
-            commitment,
-            reason: "not in the states".into(),
-        })?;
-        let lookup = match self.target.engine(blob) {
-            Ok(engine) => Lookup::Ready(engine),
-            Err(_) => Lookup::Refused,
+        let missing = |reason: String| Fault::Missing { commitment, reason };
+        let (model, blob) = found.ok_or_else(|| missing("not in the states".into()))?;
+        // `check` has compared commitments: the bytes of an edited model are those of its commitment.
+        let lookup = match (self.target.engine(blob), &model.edit) {
+            (Ok(engine), _) => Lookup::Ready(engine),
+            (Err(_), Some(_)) => Lookup::Refused,
+            (Err(reason), None) => return Err(missing(reason)),
         };
         engines.insert(commitment, lookup.clone());
         Ok(lookup)
