@@ -118,7 +118,7 @@ fn random_sequences_of_calls() {
         let storage: serde_json::Map<String, Value> =
             storage.map(|(k, w)| (hex(k), hex(w).into())).collect();
         lines.push(json!({"state": storage, "block": walk.chain.block}));
-        for _ in 0..16 {
+        for _ in 0..12 {
             let step = walk.step();
             lines.push(line(&step));
             steps.push(step);

@@ -117,17 +117,17 @@ impl<'a> Walk<'a> {
             storage: registry.storage,
             logs: Vec::new(),
         };
-        if seed % 16 == 0 {
+        if seed.is_multiple_of(16) {
             chain.storage.remove(&slots::governance());
         }
-        if seed % 5 == 0 {
+        if seed.is_multiple_of(5) {
             // Adopted by the older registry, with a record or without.
             let blob = &blobs[0];
             chain.storage.insert(slots::version(&of_u64(1)), of_u64(2));
             chain
                 .storage
                 .insert(slots::commitment(&of_u64(1)), blob.commitment);
-            if seed % 10 == 0 {
+            if seed.is_multiple_of(10) {
                 let record = int_engine::blob::Record::parse(&blob.bytes).expect("a record");
                 let commitment = int_engine::commitment::Commitment(blob.commitment);
                 precompile::put_record(&mut chain, commitment, &record).expect("memory");
@@ -167,7 +167,7 @@ impl<'a> Walk<'a> {
     }
 
     fn chance(&mut self, of: u64) -> bool {
-        self.rng.word() % of == 0
+        self.rng.word().is_multiple_of(of)
     }
 
     fn below(&mut self, n: u64) -> u64 {
@@ -277,7 +277,7 @@ impl<'a> Walk<'a> {
                 let version = self.version(&name);
                 calldata::of_version(Function::Revoke, &name, version)
             }
-            12..=14 => calldata::set_admin(&self.address(), self.rng.word() % 3 > 0),
+            12..=14 => calldata::set_admin(&self.address(), !self.chance(3)),
             15 => calldata::set_quorum(self.below(5) as u32),
             16 | 17 => self.legacy(),
             18 => {

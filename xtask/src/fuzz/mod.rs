@@ -1,6 +1,7 @@
 //! Fuzz targets, each for a fixed time, with a table of what they did.
 
 mod base64;
+mod calls;
 mod seeds;
 
 use crate::child;
@@ -53,6 +54,11 @@ const TARGETS: &[Target] = &[
     },
     Target {
         name: "vectors",
+        max_len: 16384,
+        timeout: 60,
+    },
+    Target {
+        name: "precompile",
         max_len: 16384,
         timeout: 60,
     },

@@ -11,7 +11,7 @@ use random_blob::{Rng, Shape, Style, build};
 use serde_json::{Value as Json, json};
 use std::fs;
 
-fn write(target: &str, name: &str, parts: &[&[u8]]) -> Result<()> {
+pub(super) fn write(target: &str, name: &str, parts: &[&[u8]]) -> Result<()> {
     let folder = child::root().join("fuzz/seeds").join(target);
     fs::create_dir_all(&folder)?;
     Ok(fs::write(folder.join(name), parts.concat())?)
@@ -462,5 +462,6 @@ pub(crate) fn write_all() -> Result<()> {
     ggufs()?;
     tokenizers()?;
     vectors()?;
+    super::calls::write_seeds()?;
     differential()
 }
