@@ -17,7 +17,7 @@ use int_engine::kernels::Kernels;
 use int_engine::model::Model;
 use precompile::memory::{Memory, ModelSet};
 use precompile::word::{Word, ZERO, of_u64};
-use precompile::{Call, Outcome, Target, calldata, slots};
+use precompile::{Call, Outcome, Target, calldata};
 use serde::Serialize;
 
 use crate::Error;
@@ -144,10 +144,7 @@ impl Chain {
             manifest_len: 0,
         };
         let commitment = engine.commitment();
-        precompile::put_record(&mut self.state, commitment, &record)?;
-        self.state
-            .storage
-            .insert(slots::commitment(&name), commitment.0);
+        precompile::put_active(&mut self.state, &name, commitment, &record)?;
         self.models.insert(Arc::new(engine));
         Ok(name)
     }

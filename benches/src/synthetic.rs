@@ -85,11 +85,11 @@ fn shift(config: &Config, matrix: &str) -> i64 {
     }
 }
 
-/// The blob of a configuration of the dynamic scheme: random weights, scales at which a forward pass neither vanishes nor
+/// The blob of a configuration: random weights, scales at which a forward pass neither vanishes nor
 /// saturates everywhere. Takes the memory of the file and of one matrix.
 ///
 /// # Errors
-/// [`Error::Write`] when the blob breaks a rule of the format: never for a valid configuration of the dynamic scheme.
+/// [`Error::Write`] when the blob breaks a rule of the format: never for a valid configuration.
 pub fn blob(config: &Config) -> Result<Vec<u8>, Error> {
     let metadata = vec![("source".to_owned(), "random weights".to_owned())];
     let header = Header::new(config, [0; 32], metadata.clone())
@@ -154,6 +154,11 @@ fn tensor(
             bytes.extend((score_shift as i32).to_le_bytes());
             bytes
         }
+        // c_attn_norm, c_mlp_norm, m_o, c_down, m_down: codes of the usual magnitude.
+        (_, "static") => [1 << 14, 1 << 14, 1 << 20, 6, 1 << 20]
+            .iter()
+            .flat_map(|v: &i32| v.to_le_bytes())
+            .collect(),
         (_, "mult") => int32(&mut random, mult.0, mult.1),
         (matrix, "shift") => {
             let usual = shift(config, matrix);

@@ -8,6 +8,8 @@ pub const CALL: u64 = 800;
 pub const READ: u64 = 2_100;
 /// A write of storage, always as a cold one of a fresh slot.
 pub const WRITE: u64 = 22_100;
+/// No call costs less: a caller with less gas is OutOfGas whatever it asks.
+pub const LEAST: u64 = CALL + READ;
 /// A word of calldata after the selector.
 pub const INPUT_WORD: u64 = 12;
 /// Legacy getApproved, and what is no function of the registry.
@@ -50,6 +52,10 @@ mod ps {
     pub(super) const FF: u128 = 4_500;
     /// A token in a layer: a query head; a key/value head is two.
     pub(super) const HEAD: u128 = 150_000;
+    /// A byte of a page of the cache, which a call fills anew.
+    pub(super) const FRESH: u128 = 350;
+    /// A token in a layer, or twice for the residual in a row of logits: a value and an order of Paley in its rotation.
+    pub(super) const TURN: u128 = 800;
     /// A query head and a position that it sees.
     pub(super) const PAIR: u128 = 1_800;
     /// Each value of the head, for such a pair.
@@ -60,6 +66,21 @@ mod ps {
     pub(super) const LOGIT_MAC: u128 = 6;
     /// A logit of a digest.
     pub(super) const DIGEST: u128 = 25_000;
+}
+
+/// Products of a value in the rotation of a row of `n` values, beside those of the power of two: the sum of the orders of the
+/// Paley factors of `had_block(n)` (spec 2.4).
+fn paley_orders(n: u128) -> u128 {
+    // No row has no values; stored sizes of none would.
+    let n = n.max(1);
+    let k = n.trailing_zeros();
+    let odd = n >> k;
+    // Odd part, the power of two that its factors need, their orders; the largest part that fits.
+    let parts = [(25, 4, 40), (15, 4, 32), (9, 4, 24), (5, 2, 20), (3, 2, 12)];
+    let fitting = parts
+        .iter()
+        .find(|(part, needs, _)| odd % part == 0 && k >= *needs);
+    fitting.map_or(0, |(_, _, orders)| *orders)
 }
 
 /// What a call computes (spec 6.7). Prices saturate: any count and any stored sizes have one.
@@ -110,14 +131,26 @@ impl Work {
             (q + kv, ps::QKV),
             (ff, ps::FF),
             (heads + 2 * kv_heads, ps::HEAD),
+            ((q + kv).saturating_mul(paley_orders(hd)), ps::TURN),
+            (
+                if sizes.is_static {
+                    ff * paley_orders(ff)
+                } else {
+                    0
+                },
+                ps::TURN,
+            ),
         ]));
         let pair = (layers * heads).saturating_mul(ps::PAIR + ps::PAIR_DIM * hd);
+        let page = (layers * kv_heads * 2).saturating_mul((hd + 4) * 64 * ps::FRESH);
         let cached = (layers * kv_heads * 2).saturating_mul((hd + 4) * ps::BYTE);
-        let row = vocab.saturating_mul(ps::LOGIT + ps::LOGIT_MAC * n);
+        let logits = vocab.saturating_mul(ps::LOGIT + ps::LOGIT_MAC * n);
+        let row = logits.saturating_add(2 * n * paley_orders(n) * ps::TURN);
         let pairs = self.tokens.saturating_mul(self.tokens + 1) / 2;
         let work = sum(&[
             (self.passes, pass),
             (self.tokens, token),
+            (self.tokens.div_ceil(64), page),
             (pairs, pair),
             (self.cached, cached),
             (self.rows, row),
@@ -191,4 +224,43 @@ pub fn of_verify(sizes: &Sizes, n: u64, k: u64) -> u64 {
 #[must_use]
 pub fn of_logits_digest(sizes: &Sizes, n: u64) -> u64 {
     total(n.saturating_add(4), logits_digest(sizes, n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use int_engine::config::had_block;
+
+    #[test]
+    fn orders_are_those_of_the_block() {
+        for n in (1..3000usize).chain([51_200, 61_440, 65_536, 65_535]) {
+            let block = had_block(n);
+            let odd = block >> block.trailing_zeros();
+            let expected = match odd {
+                1 => 0,
+                3 => 12,
+                5 => 20,
+                9 => 24,
+                15 => 32,
+                25 => 40,
+                other => panic!("{n}: {other}"),
+            };
+            assert_eq!(paley_orders(n as u128), expected, "{n}");
+        }
+        assert_eq!(paley_orders(0), 0);
+    }
+
+    #[test]
+    fn nothing_costs_less_than_the_least() {
+        use crate::registry::Function;
+        let cheapest = Function::ALL.iter().map(|f| f.base_price()).min();
+        let others = [
+            LEGACY_IS_ADMIN,
+            LEGACY_GET_APPROVED,
+            entry(0),
+            crate::packed::gas(&[]),
+        ];
+        assert_eq!(cheapest, Some(LEAST));
+        assert!(others.iter().all(|&price| price >= LEAST));
+    }
 }

@@ -52,14 +52,12 @@ pub enum GenesisError {
     /// One key would decide alone, and nobody said that this is meant.
     #[error("a quorum of 1 lets one key decide alone; choose it explicitly or raise it")]
     Single,
-    /// Votes could only meet in one block.
-    #[error("the window is 0 blocks, must be at least 1 where more than one vote is needed")]
-    Window,
-    /// A model could be active before any validator has its blob.
-    #[error(
-        "the delay is 0 blocks, must be at least 1, so that validators can fetch a blob before it is active"
-    )]
-    Delay,
+    /// Votes could only meet in one block, or would stay open for ever.
+    #[error("the window is {0} blocks, must be in 1 ..= 4294967295")]
+    Window(u64),
+    /// A model could be active before any validator has its blob, or never.
+    #[error("the delay is {0} blocks, must be in 1 ..= 4294967295")]
+    Delay(u64),
 }
 
 /// One account of the state.
@@ -104,11 +102,12 @@ impl Genesis {
         if self.quorum == 1 && !self.single {
             return Err(GenesisError::Single);
         }
-        if self.quorum > 1 && self.window == 0 {
-            return Err(GenesisError::Window);
+        let blocks = 1..=u64::from(u32::MAX);
+        if !blocks.contains(&self.window) {
+            return Err(GenesisError::Window(self.window));
         }
-        if self.delay == 0 {
-            return Err(GenesisError::Delay);
+        if !blocks.contains(&self.delay) {
+            return Err(GenesisError::Delay(self.delay));
         }
         let governance = Governance {
             admins,
@@ -174,8 +173,16 @@ mod tests {
             assert_eq!(genesis.accounts(), Err(expected));
         }
         assert_eq!(refused(|g| g.quorum = 1), GenesisError::Single);
-        assert_eq!(refused(|g| g.window = 0), GenesisError::Window);
-        assert_eq!(refused(|g| g.delay = 0), GenesisError::Delay);
+        assert_eq!(refused(|g| g.window = 0), GenesisError::Window(0));
+        assert_eq!(
+            refused(|g| g.window = 1 << 32),
+            GenesisError::Window(1 << 32)
+        );
+        assert_eq!(refused(|g| g.delay = 0), GenesisError::Delay(0));
+        assert_eq!(
+            refused(|g| g.delay = u64::MAX),
+            GenesisError::Delay(u64::MAX)
+        );
     }
 
     #[test]
@@ -191,7 +198,7 @@ mod tests {
         let [(_, account), _] = former.accounts().unwrap();
         assert_eq!(account.storage[&slots::admin(&[3; 20])], ZERO);
         let mut single = choice();
-        (single.quorum, single.single, single.window) = (1, true, 0);
+        (single.quorum, single.single) = (1, true);
         assert!(single.accounts().is_ok());
     }
 }

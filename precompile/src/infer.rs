@@ -247,7 +247,7 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Fault> {
 
 /// The active commitment of a name, if it is the one that the caller wants.
 fn active(host: &mut dyn Host, name: &Word, wanted: &Word) -> Result<Word, Stop> {
-    let active = host.read(&slots::commitment(name))?;
+    let active = host.read(&slots::served(name))?;
     require(active != ZERO, Refusal::NoActiveModel)?;
     require([ZERO, active].contains(wanted), Refusal::NotActive)?;
     Ok(active)

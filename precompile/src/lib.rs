@@ -43,7 +43,7 @@ pub use abi::selector;
 pub use at_hand::lookup;
 pub use host::{Call, Host, INFERENCE, Lookup, Models, Outcome, REGISTRY, Target, revert_data};
 pub use name::model_spec_hash;
-pub use record::{Sizes, put as put_record};
+pub use record::{Sizes, put_active};
 pub use refusal::{Fault, FaultLatch, Refusal};
 
 /// A version of the rules: functions, refusals, prices. Released ones are never changed.

@@ -6,7 +6,7 @@ use crate::slots;
 use crate::word::{Pack, Unpack, Word, ZERO};
 use int_engine::blob::{RECORD_LEN, Record};
 use int_engine::commitment::{Commitment, verify_chunk};
-use int_engine::config::Config;
+use int_engine::config::{Config, Scheme};
 
 /// Words of a stored record.
 pub(crate) const WORDS: usize = 5;
@@ -36,6 +36,8 @@ pub struct Sizes {
     pub accepted_ids: u32,
     /// Most tokens of prompt and output together.
     pub max_context: u32,
+    /// Whether the scheme is the static one.
+    pub is_static: bool,
 }
 
 impl Sizes {
@@ -53,6 +55,7 @@ impl Sizes {
             vocab: d.vocab,
             accepted_ids: d.accepted_ids,
             max_context: d.max_context,
+            is_static: d.scheme == Scheme::Static,
         }
     }
 
@@ -71,6 +74,7 @@ impl Sizes {
 
     fn of_words(words: &[Word; 2]) -> Self {
         let mut fields = Unpack::new(&words[0]);
+        let mut second = Unpack::new(&words[1]);
         let mut next = || fields.field(4) as u32;
         Self {
             hidden: next(),
@@ -81,7 +85,8 @@ impl Sizes {
             intermediate: next(),
             vocab: next(),
             accepted_ids: next(),
-            max_context: Unpack::new(&words[1]).field(4) as u32,
+            max_context: second.field(4) as u32,
+            is_static: second.field(1) == Scheme::Static.code().into(),
         }
     }
 
@@ -179,13 +184,19 @@ pub(crate) fn store(
     Ok(())
 }
 
-/// Writes a record straight into a host's storage, for genesis states and tests.
+/// Makes a commitment what inference serves under a name, as an activation leaves it, without votes: for tools and tests.
 ///
 /// # Errors
 /// The host's.
-pub fn put(host: &mut dyn Host, commitment: Commitment, record: &Record) -> Result<(), Fault> {
+pub fn put_active(
+    host: &mut dyn Host,
+    name: &Word,
+    commitment: Commitment,
+    record: &Record,
+) -> Result<(), Fault> {
     for (i, word) in (0..).zip(words(record)) {
         host.write(&slots::record(&commitment.0, i), &word)?;
     }
-    Ok(())
+    host.write(&slots::commitment(name), &commitment.0)?;
+    host.write(&slots::served(name), &commitment.0)
 }

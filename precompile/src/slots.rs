@@ -27,6 +27,12 @@ pub fn commitment(name: &Word) -> Word {
     key("mw", &[name])
 }
 
+/// The commitment of a name that inference serves, zero for none.
+#[must_use]
+pub fn served(name: &Word) -> Word {
+    key("blue.srv", &[name])
+}
+
 /// The governance word.
 #[must_use]
 pub fn governance() -> Word {

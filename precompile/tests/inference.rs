@@ -273,3 +273,70 @@ fn refuses(bytes: &[u8]) -> bool {
     let mut loader = int_engine::blob::Loader::new();
     loader.push(bytes).is_err() || loader.finish().is_err()
 }
+
+#[test]
+fn a_record_puts_no_name_of_an_older_registry_into_service() {
+    let blob = Blob::sample(small(), 3);
+    let mut chain = chain3(&[&blob]);
+    let old = [9; 32];
+    let storage = &mut chain.state.storage;
+    storage.insert(
+        precompile::slots::version(&old),
+        precompile::word::of_u64(1),
+    );
+    storage.insert(precompile::slots::commitment(&old), blob.commitment.0);
+    let ask = calldata::generate(&old, &ZERO, &[1], 2);
+    reverted(&chain.infer(&ask), Refusal::NoActiveModel);
+    // One vote stores the record; so does an adoption under another name.
+    assert!(!truth(&chain.registry(ALICE, &blob.propose(&NAME, 1))));
+    reverted(&chain.infer(&ask), Refusal::NoActiveModel);
+    assert!(truth(&chain.registry(BOB, &approve(&blob, 1))));
+    chain.state.block += DELAY;
+    chain.activate(&NAME, 1);
+    reverted(&chain.infer(&ask), Refusal::NoActiveModel);
+    returned(&chain.infer(&calldata::generate(&NAME, &ZERO, &[1], 2)));
+}
+
+#[test]
+fn the_prompt_is_refused_by_the_record_and_a_wrong_model_is_a_fault() {
+    use precompile::Fault;
+    use precompile::memory::ModelSet;
+    use std::sync::Arc;
+    // Ids from accepted_ids on are padding rows of the vocabulary.
+    let blob = Blob::sample(small(), 3);
+    let mut chain = Chain::single(&[&blob]);
+    chain.adopt(&NAME, 1, &blob);
+    chain.models = ModelSet::default();
+    for (prompt, refusal) in [
+        (&[37][..], Refusal::TokenOutOfRange),
+        (&[39], Refusal::TokenOutOfRange),
+        (&[1; 25], Refusal::ContextExceeded),
+        (&[], Refusal::EmptyPrompt),
+    ] {
+        let data = calldata::generate(&NAME, &ZERO, prompt, 1);
+        reverted(&chain.infer(&data), refusal);
+    }
+    // A model whose commitment is right and whose configuration is another one, in every field that is stored.
+    let wrong: [fn(&mut int_engine::config::Dims); 6] = [
+        |d| d.vocab += 1,
+        |d| d.max_context += 1,
+        |d| d.qk_norm = false,
+        |d| d.eps += 1,
+        |d| d.stop_ids.push(31),
+        |d| d.scheme = int_engine::config::Scheme::Static,
+    ];
+    for change in wrong {
+        let mut dims = small();
+        change(&mut dims);
+        let other = Blob::sample(dims, 3);
+        let mut state = chain.state.clone();
+        let put = precompile::put_active(&mut state, &NAME, blob.commitment, &other.record);
+        assert!(put.is_ok());
+        let mut models = ModelSet::default();
+        models.insert(Arc::new(blob.engine(Kernels::scalar())));
+        let data = calldata::generate(&NAME, &ZERO, &[1], 1);
+        let call = Call::new(Target::Inference, &data, GAS, MALLORY);
+        let fault = state.call(&call, &models).unwrap_err();
+        assert!(matches!(fault, Fault::WrongModel { .. }), "{fault}");
+    }
+}

@@ -64,9 +64,9 @@ fn legacy_reads_are_those_of_other_chains() {
         halted(&read(&mut chain, &data, 5_000), refusal);
         halted(&read(&mut chain, &data, 4_999), Refusal::OutOfGas);
     }
-    // Names approved under older rules wait for a record, and their versions count.
+    // Names approved under older rules are not served, and their versions count.
     let ask = calldata::generate(&NAME, &ZERO, &[1], 1);
-    reverted(&chain.infer(&ask), Refusal::NoRecord);
+    reverted(&chain.infer(&ask), Refusal::NoActiveModel);
     let (a, _) = blobs();
     reverted(
         &chain.registry(ALICE, &a.propose(&NAME, 3)),

@@ -162,6 +162,19 @@ fn the_stored_record_is_the_blobs() {
 }
 
 #[test]
+fn all_sixteen_stop_ids_are_stored() {
+    let mut dims = small();
+    dims.stop_ids = (0..16).map(|i| 2 * i + 1).collect();
+    let blob = Blob::sample(dims.clone(), 3);
+    let mut chain = chain3(&[]);
+    chain.registry(ALICE, &blob.propose(&NAME, 1));
+    let words = view(&mut chain, Function::Record, Some(&blob.commitment.0));
+    let ids: Vec<_> = dims.stop_ids.iter().map(|&id| of_u64(id.into())).collect();
+    assert_eq!(words[17], of_u64(16));
+    assert_eq!(words[18..], ids);
+}
+
+#[test]
 fn an_admin_votes_once_in_a_round_and_rounds_end() {
     let (a, _) = blobs();
     let mut chain = chain3(&[]);
@@ -331,6 +344,25 @@ fn nobody_locks_the_registry() {
         &chain.registry(ALICE, &calldata::set_admin(&CAROL, false)),
         Refusal::NoChange,
     );
+
+    // Three of three: nobody can go.
+    let mut chain = Chain::new(&[ALICE, BOB, CAROL], 3);
+    for admin in [ALICE, CAROL] {
+        let leave = calldata::set_admin(&admin, false);
+        reverted(&chain.registry(BOB, &leave), Refusal::LockOut);
+    }
+
+    // A word that is neither 0 nor 1 makes no admin, and clearing it takes nobody from the count.
+    let mut chain = Chain::new(&[ALICE, BOB, CAROL], 2);
+    let two = of_u64(2);
+    chain.state.storage.insert(slots::admin(&MALLORY), two);
+    reverted(&chain.registry(MALLORY, &leave), Refusal::NotAdmin);
+    let ask = calldata::view(Function::IsAdmin, Some(&of_address(&MALLORY)));
+    assert!(!truth(&chain.registry(BOB, &ask)));
+    let clear = calldata::set_admin(&MALLORY, false);
+    chain.registry(ALICE, &clear);
+    assert!(truth(&chain.registry(BOB, &clear)));
+    assert_eq!(view(&mut chain, Function::Governance, None)[0], of_u64(3));
 
     // A single admin of a chain that chose so can share power, and never take it back.
     let mut chain = Chain::new(&[ALICE], 1);

@@ -190,6 +190,7 @@ fn prices_of_random_models() {
             vocab: size(1 << 20),
             accepted_ids: 1,
             max_context: size(32768),
+            is_static: i % 2 == 0,
         };
         let most = u64::from(u32::MAX);
         let ends = [0, 1, 2, u32::MAX - 1, u32::MAX];
@@ -219,6 +220,7 @@ fn prices_of_random_models() {
             "hidden": sizes.hidden, "layers": sizes.layers, "heads": sizes.heads, "kv_heads": sizes.kv_heads,
             "head_dim": sizes.head_dim, "intermediate": sizes.intermediate, "vocab": sizes.vocab,
             "accepted_ids": sizes.accepted_ids, "max_context": sizes.max_context,
+            "scheme": if sizes.is_static { 2 } else { 1 },
         }}));
         wanted.push(hex(&of_u64(price)));
         cheapest = cheapest.min(price);

@@ -8,7 +8,7 @@ use int_engine::kernels::Kernels;
 use int_engine::model::Model;
 use precompile::memory::{Memory, ModelSet};
 use precompile::word::{Word, ZERO};
-use precompile::{Call, Outcome, Target, calldata, put_record, slots};
+use precompile::{Call, Outcome, Target, calldata, put_active};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,8 +35,7 @@ impl Chain {
         let engine = CpuEngine::new(model, Kernels::detect(), threads);
         let mut state = Memory::default();
         let commitment = engine.commitment();
-        put_record(&mut state, commitment, &record)?;
-        state.storage.insert(slots::commitment(&NAME), commitment.0);
+        put_active(&mut state, &NAME, commitment, &record)?;
         let mut models = ModelSet::default();
         models.insert(Arc::new(engine));
         Ok((Self { state, models }, dims.accepted_ids, dims.stop_ids))

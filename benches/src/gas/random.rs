@@ -48,18 +48,35 @@ const CALLS: usize = 20;
 /// Tokens a prompt and an output have at most.
 const LONGEST: u32 = 96;
 
-/// Dimensions of spec 3.1 with at most [`MOST_WEIGHTS`] weights, 64 layers and a vocabulary of 2^18, of the dynamic scheme.
+/// Widths whose rotation has Paley's factors, times a power of two.
+const PALEY: [u32; 5] = [12, 20, 144, 240, 400];
+
+/// A width in 1 ..= max.
+fn width(random: &mut Random, max: u32) -> u32 {
+    if random.below(3) > 0 {
+        return random.scaled(max);
+    }
+    let least = PALEY[random.below(5) as usize].min(max);
+    least << random.below((max / least).ilog2() + 1)
+}
+
+/// Dimensions of spec 3.1 with at most [`MOST_WEIGHTS`] weights, 64 layers and a vocabulary of 2^18, of either scheme.
+///
+/// Every third width is one that a matrix of Paley rotates (spec 2.4).
 fn dims(random: &mut Random) -> Dims {
     loop {
         let kv_heads = random.scaled(32);
         let d = Dims {
-            scheme: Scheme::Dynamic,
-            hidden: random.scaled(8192),
+            scheme: match random.below(2) {
+                0 => Scheme::Dynamic,
+                _ => Scheme::Static,
+            },
+            hidden: width(random, 8192),
             layers: random.scaled(64),
             heads: kv_heads * random.scaled(8),
             kv_heads,
-            head_dim: 2 * random.scaled(128),
-            intermediate: random.scaled(65536),
+            head_dim: width(random, 256).next_multiple_of(2),
+            intermediate: width(random, 65536),
             vocab: random.scaled(1 << 18),
             accepted_ids: 1,
             max_context: 2 * LONGEST,
@@ -111,8 +128,8 @@ pub fn random_calls(
     while rates.len() < calls {
         let d = dims(&mut random);
         let label = format!(
-            "hidden {} layers {} heads {}/{} of {} mlp {} vocab {}",
-            d.hidden, d.layers, d.heads, d.kv_heads, d.head_dim, d.intermediate, d.vocab
+            "{} hidden {} layers {} heads {}/{} of {} mlp {} vocab {}",
+            d.scheme, d.hidden, d.layers, d.heads, d.kv_heads, d.head_dim, d.intermediate, d.vocab
         );
         let accepted = d.accepted_ids;
         let config = Config::new(d).map_err(|e| Error::Wrong {

@@ -70,7 +70,7 @@ const VOTED: u64 = gas::event(3, 192);
 functions! {
     Propose 0xaede_1209 "propose(bytes32,uint64,bytes32,bytes,bytes32[])" 6 10 VOTED + gas::event(4, 32);
     Approve 0xea2b_31ed "approve(bytes32,uint64,bytes32)" 8 5 VOTED + gas::event(4, 32);
-    Activate 0x88c8_8aec "activate(bytes32,uint64)" 3 8 gas::event(4, 32);
+    Activate 0x88c8_8aec "activate(bytes32,uint64)" 3 9 gas::event(4, 32);
     Revoke 0xaeeb_ee82 "revoke(bytes32,uint64)" 8 5 VOTED + gas::event(4, 0);
     SetAdmin 0x4b0b_ddd2 "setAdmin(address,bool)" 5 4 VOTED + gas::event(2, 64);
     SetQuorum 0xe329_fed7 "setQuorum(uint32)" 4 3 VOTED + gas::event(1, 64);

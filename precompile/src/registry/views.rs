@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::record;
 use crate::refusal::{Refusal, Stop, require};
 use crate::slots;
-use crate::word::{Unpack, Word, to_u64};
+use crate::word::{Unpack, Word, of_u64, to_u64};
 
 fn one_word(args: &[u8]) -> Result<Word, Refusal> {
     let mut a = Args::new(args, 1);
@@ -43,7 +43,8 @@ pub(super) fn execute(
             let mut a = Args::new(args, 1);
             let address = a.address()?;
             a.end()?;
-            out.word(&host.read(&slots::admin(&address))?)
+            let enabled = host.read(&slots::admin(&address))? == of_u64(1);
+            out.u64(enabled.into())
         }
         Function::Governance => {
             Args::new(args, 0).end()?;

@@ -127,6 +127,7 @@ pub(super) fn activate(host: &mut dyn Host, name: &Word, version: u64) -> Result
     let index = to_u64(&host.read(&slots::activation_count())?).unwrap_or(u64::MAX);
     host.write(&slots::version(name), &of_u64(version))?;
     host.write(&slots::commitment(name), &waiting.commitment)?;
+    host.write(&slots::served(name), &waiting.commitment)?;
     let when = Pack::default().field(version, 8).field(block, 8).word();
     for (part, word) in (0..).zip([*name, waiting.commitment, when]) {
         host.write(&slots::activation(index, part), &word)?;
@@ -167,6 +168,7 @@ pub(super) fn revoke(
             waiting.commitment
         } else {
             host.write(&slots::commitment(name), &ZERO)?;
+            host.write(&slots::served(name), &ZERO)?;
             active
         };
         host.write(&slots::revoked(name, version), &of_u64(1))?;
@@ -189,9 +191,11 @@ pub(super) fn set_admin(
 ) -> Result<Vec<u8>, Stop> {
     require(*admin != [0; 20], Refusal::ZeroArgument)?;
     let word = of_u64(enabled.into());
-    let changes = host.read(&slots::admin(admin))? != word;
-    require(changes, Refusal::NoChange)?;
-    let enough = enabled || governance.admins > governance.quorum;
+    let before = host.read(&slots::admin(admin))?;
+    require(before != word, Refusal::NoChange)?;
+    // A word that is neither 0 nor 1 makes no admin.
+    let leaves = before == of_u64(1);
+    let enough = !leaves || governance.admins > governance.quorum;
     require(enough, Refusal::LockOut)?;
     let action = Action::SetAdmin {
         admin: *admin,
@@ -200,10 +204,8 @@ pub(super) fn set_admin(
     let passed = vote(host, governance, caller, &action)?;
     if passed {
         host.write(&slots::admin(admin), &word)?;
-        let admins = match enabled {
-            true => governance.admins.saturating_add(1),
-            false => governance.admins - 1,
-        };
+        let joined = governance.admins.saturating_add(enabled.into());
+        let admins = joined - u32::from(leaves);
         let epoch = governance.epoch.saturating_add(1);
         Governance {
             admins,

@@ -130,7 +130,8 @@ impl<'a> Walk<'a> {
             if seed.is_multiple_of(10) {
                 let record = int_engine::blob::Record::parse(&blob.bytes).expect("a record");
                 let commitment = int_engine::commitment::Commitment(blob.commitment);
-                precompile::put_record(&mut chain, commitment, &record).expect("memory");
+                let other = of_u64(0xEE);
+                precompile::put_active(&mut chain, &other, commitment, &record).expect("memory");
             }
         }
         let mut walk = Self {

@@ -7,7 +7,7 @@ use int_engine::config::Config;
 use int_engine::engine::Engine;
 use precompile::memory::{Memory, ModelSet};
 use precompile::word::ZERO;
-use precompile::{Call, INFERENCE, Outcome as Ended, Refusal, Sizes, Target, calldata, gas, slots};
+use precompile::{Call, INFERENCE, Outcome as Ended, Refusal, Sizes, Target, calldata, gas};
 use serde_json::json;
 
 use super::Name;
@@ -81,8 +81,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut models = ModelSet::default();
     models.insert(engine);
     let failed = |fault| Failure::new(Code::Runtime, fault);
-    precompile::put_record(&mut state, commitment, &record).map_err(failed)?;
-    state.storage.insert(slots::commitment(&name), commitment.0);
+    precompile::put_active(&mut state, &name, commitment, &record).map_err(failed)?;
 
     let pinned = if args.pin { commitment.0 } else { ZERO };
     let tokens = &args.tokens.0;

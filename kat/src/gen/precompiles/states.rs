@@ -278,10 +278,11 @@ fn older(blobs: &[Blob]) -> Vec<State> {
     ]
 }
 
-/// The memory with a blob's record, of a commitment that was adopted without one.
+/// The memory with a blob's record, which came with an adoption under another name.
 fn precompile_record(mut memory: Memory, blob: &Blob) -> Memory {
     let record = int_engine::blob::Record::parse(blob.record()).expect("a record");
-    let put = precompile::put_record(&mut memory, Commitment(blob.commitment), &record);
+    let commitment = Commitment(blob.commitment);
+    let put = precompile::put_active(&mut memory, &[0xEE; 32], commitment, &record);
     assert!(put.is_ok(), "memory has no faults");
     memory
 }

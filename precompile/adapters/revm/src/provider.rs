@@ -2,12 +2,12 @@
 
 use crate::host::Journaled;
 use crate::rules::Rules;
-use precompile::{Call, INFERENCE, REGISTRY, Target};
+use precompile::{Call, INFERENCE, REGISTRY, Target, gas};
 use revm::context::{Block, Cfg, ContextTr, JournalTr, LocalContextTr};
 use revm::handler::{EthPrecompiles, PrecompileProvider, precompile_output_to_interpreter_result};
 use revm::interpreter::{CallInputs, CallScheme, InterpreterResult};
 use revm::primitives::hardfork::SpecId;
-use revm::primitives::{Address, AddressSet};
+use revm::primitives::{Address, AddressSet, Bytes};
 
 /// The two precompiles, and those of `P`.
 ///
@@ -88,7 +88,11 @@ where
         let (Some(version), Some(to)) = (version, target) else {
             return self.inner.run(context, inputs);
         };
-        let data = inputs.input.bytes(context);
+        // The input is copied only for a call that can pay for any: the caller's memory may be large.
+        let data = match inputs.gas_limit < gas::LEAST {
+            true => Bytes::new(),
+            false => inputs.input.bytes(context),
+        };
         let plain = matches!(inputs.scheme, CallScheme::Call | CallScheme::StaticCall);
         let call = Call {
             value_sent: !inputs.call_value().is_zero(),
