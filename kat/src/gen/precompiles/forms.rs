@@ -191,8 +191,8 @@ pub(super) fn inference(m: &mut Maker<'_>) {
         Ask::new("models", data).given(entry)
     });
     m.refuse(
-        "the record with the entry price alone",
-        NoRecord,
+        "a name of the older registry with the entry price alone",
+        NoActiveModel,
         &at("older").given(entry),
     );
     let revoked = calldata::generate(&NAME, &number(9), &[1], 2);

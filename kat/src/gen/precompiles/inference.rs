@@ -249,10 +249,19 @@ fn commitments(m: &mut Maker<'_>, blobs: &[Blob]) {
         &generate("revoked", &dense.commitment),
     );
     m.answer("adopted anew", &generate("adopted anew", &dense.commitment));
-    m.refuse("of the older registry", NoRecord, &generate("older", &ZERO));
+    m.refuse(
+        "of the older registry",
+        NoActiveModel,
+        &generate("older", &ZERO),
+    );
+    m.refuse(
+        "of the older registry, with a record",
+        NoActiveModel,
+        &generate("older, with a record", &ZERO),
+    );
     m.refuse(
         "of the older registry, named",
-        NoRecord,
+        NoActiveModel,
         &generate("older, governed", &UNKNOWN),
     );
     let zero = calldata::generate(&ZERO, &ZERO, &[1], 1);
@@ -370,8 +379,8 @@ fn prices(m: &mut Maker<'_>, blobs: &[Blob]) {
     }
     let data = calldata::gas_of(GasOfLogitsDigest, &number(1), &ZERO, &[1]);
     m.refuse(
-        "GasOfLogitsDigest, no record",
-        NoRecord,
+        "GasOfLogitsDigest of the older registry",
+        NoActiveModel,
         &Ask::new("older", data),
     );
 }
