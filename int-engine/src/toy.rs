@@ -177,9 +177,12 @@ impl Toy {
     }
 }
 
-/// Keys and values of each layer, position by position.
+/// Rows of a layer, position by position.
+type Rows = Vec<Vec<i8>>;
+
+/// Keys and values of each layer.
 #[derive(Default)]
-struct Cache([(Vec<Vec<i8>>, Vec<Vec<i8>>); LAYERS]);
+struct Cache([(Rows, Rows); LAYERS]);
 
 fn check(prompt: &[u32], total: usize) -> Result<(), ToyError> {
     if prompt.is_empty() {
