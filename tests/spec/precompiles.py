@@ -71,11 +71,11 @@ def answer_line(s, world, line):
     if 'price' in line:
         f, c, counts = line['price'], line['sizes'], line['tokens']
         world.storage, active, name = {}, 1, 1
-        words = s['record_words']({**c, 'scheme': 1, 'qk_norm': 0, 'tied': 0, 'eps': 0, 'total_len': 0, 'manifest_len': 0, 'stop_ids': [],
+        words = s['record_words']({**c, 'qk_norm': 0, 'tied': 0, 'eps': 0, 'total_len': 0, 'manifest_len': 0, 'stop_ids': [],
                                    'tokenizer_digest': bytes(32)})
         for i, word in enumerate(words):
             world.write(s['slot'](b'blue.rec', s['b32'](active), bytes([i])), word)
-        world.write(s['slot'](b'mw', s['b32'](name)), active)
+        world.write(s['slot'](b'blue.srv', s['b32'](name)), active)
         data = s['selector'](f) + b''.join(s['b32'](v) for v in [name, 0, *counts])
         return s['precompile'](world, s['INFERENCE'], data, 2**63)[2].hex()
     if 'call' not in line:
