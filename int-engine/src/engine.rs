@@ -472,7 +472,8 @@ mod tests {
         assert_eq!(logits_digest(&[]), crate::commitment::keccak256(b""));
         // Around the block in which the words are handed over.
         for count in [1023, 1024, 1025, 2049] {
-            let values: Vec<i32> = (0..count).map(|i| i * 0x0123_4567).collect();
+            let values = (0..count).map(|i: i32| i.wrapping_mul(0x0123_4567));
+            let values: Vec<i32> = values.collect();
             let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
             assert_eq!(logits_digest(&values), crate::commitment::keccak256(&bytes));
         }
