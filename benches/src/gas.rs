@@ -189,7 +189,13 @@ impl Chain {
                 let prompt = prompt(n);
                 let ask = calldata::generate(name, &ZERO, &prompt, k);
                 let (_, output) = self.answer(&what, &ask, u64::MAX)?;
-                calldata::verify(name, &ZERO, &prompt, k, &tokens(&output))
+                let generated = calldata::generated(&output);
+                let (tokens, _) = generated.ok_or_else(|| Error::Wrong {
+                    what: what.clone(),
+                    expected: "tokens".into(),
+                    found: format!("{} bytes", output.len()),
+                })?;
+                calldata::verify(name, &ZERO, &prompt, k, &tokens)
             }
         };
         let (gas, answer) = self.answer(&what, &data, u64::MAX)?;
@@ -259,13 +265,6 @@ impl Chain {
         }
         Ok(cases)
     }
-}
-
-/// The tokens of an answer to `generate`: offset, completeness, number, items.
-fn tokens(output: &[u8]) -> Vec<u32> {
-    let items = output.chunks_exact(32).skip(3);
-    let low = |word: &[u8]| word[28..].iter().fold(0, |n, &b| n << 8 | u32::from(b));
-    items.map(low).collect()
 }
 
 fn check(what: &str, found: &[u8], expected: &[u8]) -> Result<(), Error> {

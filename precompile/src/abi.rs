@@ -80,13 +80,13 @@ impl<'a> Args<'a> {
 
     pub(crate) fn words(&mut self) -> Result<Vec<Word>, Refusal> {
         let (_, body) = self.dynamic(|count| count)?;
-        Ok(body.as_chunks_of_words().collect())
+        Ok(words_of(body).collect())
     }
 
     pub(crate) fn u32s(&mut self) -> Result<Vec<u32>, Refusal> {
         let (_, body) = self.dynamic(|count| count)?;
         let number = |word: Word| to_u64(&word).and_then(|n| u32::try_from(n).ok());
-        let numbers: Option<Vec<u32>> = body.as_chunks_of_words().map(number).collect();
+        let numbers: Option<Vec<u32>> = words_of(body).map(number).collect();
         numbers.ok_or(Refusal::NotCanonical)
     }
 
@@ -97,18 +97,12 @@ impl<'a> Args<'a> {
 }
 
 /// Whole words of a slice.
-trait Words {
-    fn as_chunks_of_words(&self) -> impl Iterator<Item = Word>;
-}
-
-impl Words for [u8] {
-    fn as_chunks_of_words(&self) -> impl Iterator<Item = Word> {
-        self.chunks_exact(32).map(|chunk| {
-            let mut word = [0; 32];
-            word.copy_from_slice(chunk);
-            word
-        })
-    }
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = Word> {
+    bytes.chunks_exact(32).map(|chunk| {
+        let mut word = [0; 32];
+        word.copy_from_slice(chunk);
+        word
+    })
 }
 
 /// The address of a word whose other bits are zero.

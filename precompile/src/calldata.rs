@@ -1,6 +1,6 @@
-//! Calldata of the functions, for tools and tests: the one encoding that spec 6.3 accepts.
+//! Calldata of the functions, for tools and tests: the one encoding that spec 6.3 accepts; and what inference returns.
 
-use crate::abi::Encoder;
+use crate::abi::{Args, Encoder};
 use crate::infer::Function as Infer;
 use crate::registry::Function as Registry;
 use crate::word::{Address, Word, of_address};
@@ -106,4 +106,20 @@ pub fn gas_of(function: Infer, name: &Word, commitment: &Word, tokens: &[u32]) -
     let args = Encoder::default().word(name).word(commitment);
     let number = |args: Encoder, &n: &u32| args.u64(n.into());
     with(function.selector(), tokens.iter().fold(args, number))
+}
+
+/// Tokens and completeness of what `generate` returns; `None` for other bytes.
+#[must_use]
+pub fn generated(output: &[u8]) -> Option<(Vec<u32>, bool)> {
+    let mut results = Args::new(output, 2);
+    let answer = (results.u32s().ok()?, results.bool().ok()?);
+    results.end().ok().map(|()| answer)
+}
+
+/// What `verify` returns; `None` for other bytes.
+#[must_use]
+pub fn verified(output: &[u8]) -> Option<bool> {
+    let mut results = Args::new(output, 1);
+    let right = results.bool().ok()?;
+    results.end().ok().map(|()| right)
 }

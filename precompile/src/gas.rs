@@ -1,6 +1,7 @@
 //! Prices, version 1 (spec 6.7): functions of calldata and stored sizes, known before any work.
 
 use crate::record::Sizes;
+use int_engine::config::{had_block, had_factors};
 
 /// Calling any function.
 pub const CALL: u64 = 800;
@@ -70,17 +71,11 @@ mod ps {
 
 /// Products of a value in the rotation of a row of `n` values, beside those of the power of two: the sum of the orders of the
 /// Paley factors of `had_block(n)` (spec 2.4).
-fn paley_orders(n: u128) -> u128 {
+fn paley_orders(n: u32) -> u128 {
     // No row has no values; stored sizes of none would.
-    let n = n.max(1);
-    let k = n.trailing_zeros();
-    let odd = n >> k;
-    // Odd part, the power of two that its factors need, their orders; the largest part that fits.
-    let parts = [(25, 4, 40), (15, 4, 32), (9, 4, 24), (5, 2, 20), (3, 2, 12)];
-    let fitting = parts
-        .iter()
-        .find(|(part, needs, _)| odd % part == 0 && k >= *needs);
-    fitting.map_or(0, |(_, _, orders)| *orders)
+    let block = had_block(n.max(1) as usize);
+    let (primes, _) = had_factors(block).unwrap_or_default();
+    primes.iter().map(|&p| p as u128 + 1).sum()
 }
 
 /// What a call computes (spec 6.7). Prices saturate: any count and any stored sizes have one.
@@ -131,10 +126,13 @@ impl Work {
             (q + kv, ps::QKV),
             (ff, ps::FF),
             (heads + 2 * kv_heads, ps::HEAD),
-            ((q + kv).saturating_mul(paley_orders(hd)), ps::TURN),
+            (
+                (q + kv).saturating_mul(paley_orders(sizes.head_dim)),
+                ps::TURN,
+            ),
             (
                 if sizes.is_static {
-                    ff * paley_orders(ff)
+                    ff * paley_orders(sizes.intermediate)
                 } else {
                     0
                 },
@@ -145,7 +143,7 @@ impl Work {
         let page = (layers * kv_heads * 2).saturating_mul((hd + 4) * 64 * ps::FRESH);
         let cached = (layers * kv_heads * 2).saturating_mul((hd + 4) * ps::BYTE);
         let logits = vocab.saturating_mul(ps::LOGIT + ps::LOGIT_MAC * n);
-        let row = logits.saturating_add(2 * n * paley_orders(n) * ps::TURN);
+        let row = logits.saturating_add(2 * n * paley_orders(sizes.hidden) * ps::TURN);
         let pairs = self.tokens.saturating_mul(self.tokens + 1) / 2;
         let work = sum(&[
             (self.passes, pass),
@@ -229,25 +227,31 @@ pub fn of_logits_digest(sizes: &Sizes, n: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use int_engine::config::had_block;
 
     #[test]
     fn orders_are_those_of_the_block() {
-        for n in (1..3000usize).chain([51_200, 61_440, 65_536, 65_535]) {
-            let block = had_block(n);
-            let odd = block >> block.trailing_zeros();
-            let expected = match odd {
-                1 => 0,
-                3 => 12,
-                5 => 20,
-                9 => 24,
-                15 => 32,
-                25 => 40,
-                other => panic!("{n}: {other}"),
-            };
-            assert_eq!(paley_orders(n as u128), expected, "{n}");
+        // No factor, each of them, the least powers of two that they need and one less, an odd part that has none.
+        for (n, expected) in [
+            (0, 0),
+            (1, 0),
+            (2048, 0),
+            (6, 0),
+            (12, 12),
+            (1536, 12),
+            (10, 0),
+            (20, 20),
+            (72, 12),
+            (144, 24),
+            (120, 20),
+            (240, 32),
+            (200, 20),
+            (400, 40),
+            (51_200, 40),
+            (77, 0),
+            (65_535, 0),
+        ] {
+            assert_eq!(paley_orders(n), expected, "{n}");
         }
-        assert_eq!(paley_orders(0), 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Inference by token ids (spec 6.6).
 
 use crate::abi::{Args, Encoder};
+use crate::function::functions;
 use crate::gas;
 use crate::host::{Call, Host, Lookup, Models, Outcome};
 use crate::packed;
@@ -15,44 +16,8 @@ use int_engine::toy::Toy;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Declares the functions once: selector and signature.
-macro_rules! functions {
-    ($($name:ident $selector:literal $signature:literal;)*) => {
-        /// A function of inference with a selector of the ABI.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[allow(missing_docs, reason = "the names are the functions' own")]
-        pub enum Function { $($name,)* }
-
-        impl Function {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            /// The function of a selector.
-            #[must_use]
-            pub const fn of(selector: [u8; 4]) -> Option<Self> {
-                match u32::from_be_bytes(selector) {
-                    $($selector => Some(Self::$name),)*
-                    _ => None,
-                }
-            }
-
-            /// The selector.
-            #[must_use]
-            pub const fn selector(self) -> [u8; 4] {
-                let selector: u32 = match self { $(Self::$name => $selector,)* };
-                selector.to_be_bytes()
-            }
-
-            /// The signature, as the selector is made of it.
-            #[must_use]
-            pub const fn signature(self) -> &'static str {
-                match self { $(Self::$name => $signature,)* }
-            }
-        }
-    };
-}
-
 functions! {
+    /// A function of inference with a selector of the ABI.
     Generate 0xbc95_b16d "generate(bytes32,bytes32,uint32[],uint32)";
     Verify 0x197e_8032 "verify(bytes32,bytes32,uint32[],uint32,uint32[])";
     LogitsDigest 0xcf0b_3533 "logitsDigest(bytes32,bytes32,uint32[])";
@@ -313,19 +278,6 @@ fn legacy(call: &Call<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::selector;
-
-    #[test]
-    fn selectors_are_those_of_the_signatures() {
-        for &function in Function::ALL {
-            assert_eq!(
-                function.selector(),
-                selector(function.signature()),
-                "{function:?}"
-            );
-            assert_eq!(Function::of(function.selector()), Some(function));
-        }
-    }
 
     #[test]
     fn a_panic_is_a_fault() {

@@ -26,6 +26,7 @@
 mod abi;
 mod at_hand;
 pub mod calldata;
+mod function;
 pub mod gas;
 pub mod genesis;
 mod host;

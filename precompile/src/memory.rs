@@ -74,11 +74,10 @@ impl ModelSet {
 
 impl Models for ModelSet {
     fn model(&self, commitment: Commitment) -> Result<Lookup, Fault> {
-        let reason = || "no such model was inserted".into();
         let found = self.0.get(&commitment).cloned();
         found.ok_or_else(|| Fault::Missing {
             commitment,
-            reason: reason(),
+            reason: "no such model was inserted".into(),
         })
     }
 }

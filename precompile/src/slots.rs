@@ -90,14 +90,13 @@ pub fn activation(index: u64, part: u8) -> Word {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::word::{of_address, of_u64};
+    use crate::word::of_u64;
     use int_engine::commitment::Commitment;
 
     /// The slots of the registry that exists on other chains.
     #[test]
     fn published_slots() {
         let mut caller = [0; 20];
-        caller.copy_from_slice(&of_address(&[0; 20])[12..]);
         caller[19] = 0xA1;
         let name = of_u64(1);
         for (slot, expected) in [

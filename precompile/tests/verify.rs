@@ -18,7 +18,7 @@ impl Random {
     }
 }
 
-/// Whether the claim is true, and by what the answer of `generate` says.
+/// Asserts that the claim is true exactly when it is the answer of `generate`.
 fn holds(chain: &mut Chain, prompt: &[u32], max_new: u32, claim: &[u32], answer: &[u32]) {
     let data = calldata::verify(&NAME, &ZERO, prompt, max_new, claim);
     let found = truth(&chain.infer(&data));

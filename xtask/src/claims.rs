@@ -53,14 +53,15 @@ impl Chain {
     fn generate(&mut self, prompt: &[u32], max_new: u32) -> Result<(u64, Vec<u32>)> {
         let data = calldata::generate(&NAME, &ZERO, prompt, max_new);
         let (gas, output) = self.call(&data)?;
-        let low = |word: &[u8]| word[28..].iter().fold(0, |n, &b| n << 8 | u32::from(b));
-        Ok((gas, output.chunks_exact(32).skip(3).map(low).collect()))
+        let (tokens, _) = calldata::generated(&output).context("no tokens")?;
+        Ok((gas, tokens))
     }
 
     fn verify(&mut self, prompt: &[u32], max_new: u32, claim: &[u32]) -> Result<(u64, bool)> {
         let data = calldata::verify(&NAME, &ZERO, prompt, max_new, claim);
         let (gas, output) = self.call(&data)?;
-        Ok((gas, output.last() == Some(&1)))
+        let right = calldata::verified(&output).context("no truth")?;
+        Ok((gas, right))
     }
 }
 

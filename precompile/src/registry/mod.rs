@@ -7,86 +7,73 @@ mod writes;
 
 pub use votes::{Action, Governance};
 
-use crate::abi::Args;
+use crate::abi::{Args, Encoder};
+use crate::function::functions;
 use crate::gas;
 use crate::host::{Call, Host, Outcome};
 use crate::refusal::{Refusal, Stop, require};
+use crate::word::Word;
+use int_engine::commitment::keccak256;
 
-/// Declares the functions once: selector, signature, reads, writes, gas of events.
-macro_rules! functions {
-    ($($name:ident $selector:literal $signature:literal $reads:literal $writes:literal $events:expr;)*) => {
-        /// A function of the registry with a selector of the ABI.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[allow(missing_docs, reason = "the names are the functions' own")]
-        pub enum Function { $($name,)* }
-
-        impl Function {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            /// The function of a selector.
-            #[must_use]
-            pub const fn of(selector: [u8; 4]) -> Option<Self> {
-                match u32::from_be_bytes(selector) {
-                    $($selector => Some(Self::$name),)*
-                    _ => None,
-                }
-            }
-
-            /// The selector.
-            #[must_use]
-            pub const fn selector(self) -> [u8; 4] {
-                let selector: u32 = match self { $(Self::$name => $selector,)* };
-                selector.to_be_bytes()
-            }
-
-            /// The signature, as the selector is made of it.
-            #[must_use]
-            pub const fn signature(self) -> &'static str {
-                match self { $(Self::$name => $signature,)* }
-            }
-
-            /// Whether it writes.
-            #[must_use]
-            pub const fn writes(self) -> bool {
-                let writes: u64 = match self { $(Self::$name => $writes,)* };
-                writes > 0
-            }
-
-            /// The price without calldata.
-            #[must_use]
-            pub const fn base_price(self) -> u64 {
-                match self {
-                    $(Self::$name => gas::CALL + $reads * gas::READ + $writes * gas::WRITE + $events,)*
-                }
-            }
-        }
-    };
+functions! {
+    /// A function of the registry with a selector of the ABI.
+    Propose 0xaede_1209 "propose(bytes32,uint64,bytes32,bytes,bytes32[])";
+    Approve 0xea2b_31ed "approve(bytes32,uint64,bytes32)";
+    Activate 0x88c8_8aec "activate(bytes32,uint64)";
+    Revoke 0xaeeb_ee82 "revoke(bytes32,uint64)";
+    SetAdmin 0x4b0b_ddd2 "setAdmin(address,bool)";
+    SetQuorum 0xe329_fed7 "setQuorum(uint32)";
+    Record 0xb5c6_45bd "record(bytes32)";
+    Activation 0x2eee_81a1 "activation(uint64)";
+    Pending 0x1808_eeb8 "pending(bytes32)";
+    HighestVersion 0xa375_5931 "highestVersion(bytes32)";
+    GetApproved 0xef27_0ee2 "getApproved(bytes32)";
+    IsAdmin 0x24d7_806c "isAdmin(address)";
+    Governance 0x5aa6_e675 "governance()";
+    IsRevoked 0x214d_eedd "isRevoked(bytes32,uint64)";
+    Tally 0xf6e2_2eb5 "tally(bytes32)";
+    ActivationCount 0x6af4_11cd "activationCount()";
 }
 
 /// An event with three topics and six words: Voted.
 const VOTED: u64 = gas::event(3, 192);
 
-functions! {
-    Propose 0xaede_1209 "propose(bytes32,uint64,bytes32,bytes,bytes32[])" 6 10 VOTED + gas::event(4, 32);
-    Approve 0xea2b_31ed "approve(bytes32,uint64,bytes32)" 8 5 VOTED + gas::event(4, 32);
-    Activate 0x88c8_8aec "activate(bytes32,uint64)" 3 9 gas::event(4, 32);
-    Revoke 0xaeeb_ee82 "revoke(bytes32,uint64)" 8 5 VOTED + gas::event(4, 0);
-    SetAdmin 0x4b0b_ddd2 "setAdmin(address,bool)" 5 4 VOTED + gas::event(2, 64);
-    SetQuorum 0xe329_fed7 "setQuorum(uint32)" 4 3 VOTED + gas::event(1, 64);
-    Record 0xb5c6_45bd "record(bytes32)" 5 0 0;
-    Activation 0x2eee_81a1 "activation(uint64)" 4 0 0;
-    Pending 0x1808_eeb8 "pending(bytes32)" 2 0 0;
-    HighestVersion 0xa375_5931 "highestVersion(bytes32)" 2 0 0;
-    GetApproved 0xef27_0ee2 "getApproved(bytes32)" 2 0 0;
-    IsAdmin 0x24d7_806c "isAdmin(address)" 1 0 0;
-    Governance 0x5aa6_e675 "governance()" 1 0 0;
-    IsRevoked 0x214d_eedd "isRevoked(bytes32,uint64)" 1 0 0;
-    Tally 0xf6e2_2eb5 "tally(bytes32)" 1 0 0;
-    ActivationCount 0x6af4_11cd "activationCount()" 1 0 0;
-}
-
 impl Function {
+    /// Reads, writes and gas of events of the path that has most (spec 6.7).
+    const fn counts(self) -> (u64, u64, u64) {
+        match self {
+            Self::Propose => (6, 10, VOTED + gas::event(4, 32)),
+            Self::Approve => (8, 5, VOTED + gas::event(4, 32)),
+            Self::Activate => (3, 9, gas::event(4, 32)),
+            Self::Revoke => (8, 5, VOTED + gas::event(4, 0)),
+            Self::SetAdmin => (5, 4, VOTED + gas::event(2, 64)),
+            Self::SetQuorum => (4, 3, VOTED + gas::event(1, 64)),
+            Self::Record => (5, 0, 0),
+            Self::Activation => (4, 0, 0),
+            Self::Pending => (2, 0, 0),
+            Self::HighestVersion => (2, 0, 0),
+            Self::GetApproved => (2, 0, 0),
+            Self::IsAdmin => (1, 0, 0),
+            Self::Governance => (1, 0, 0),
+            Self::IsRevoked => (1, 0, 0),
+            Self::Tally => (1, 0, 0),
+            Self::ActivationCount => (1, 0, 0),
+        }
+    }
+
+    /// Whether it writes.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        self.counts().1 > 0
+    }
+
+    /// The price without calldata.
+    #[must_use]
+    pub const fn base_price(self) -> u64 {
+        let (reads, writes, events) = self.counts();
+        gas::CALL + reads * gas::READ + writes * gas::WRITE + events
+    }
+
     /// The price of a call with so many bytes after the selector.
     #[must_use]
     pub fn price(self, bytes: usize) -> u64 {
@@ -178,20 +165,8 @@ fn execute(function: Function, call: &Call<'_>, host: &mut dyn Host) -> Result<V
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::abi::selector;
-
-    #[test]
-    fn selectors_are_those_of_the_signatures() {
-        for &function in Function::ALL {
-            assert_eq!(
-                function.selector(),
-                selector(function.signature()),
-                "{function:?}"
-            );
-            assert_eq!(Function::of(function.selector()), Some(function));
-        }
-    }
+/// Emits an event: its signature, what it indexes, the rest.
+fn log(host: &mut dyn Host, event: &str, indexed: &[Word], data: Encoder) {
+    let topics = [&[keccak256(event.as_bytes())], indexed].concat();
+    host.log(topics, data.finish());
 }

@@ -189,7 +189,7 @@ pub(super) fn vote(
         .fold(Encoder::default().u64(action.kind().into()), Encoder::word)
         .u64(votes)
         .u64(governance.quorum.into());
-    super::writes::log(host, event, &[id, of_address(caller)], data);
+    super::log(host, event, &[id, of_address(caller)], data);
     Ok(passed)
 }
 

@@ -1,5 +1,6 @@
 //! The functions that write (spec 6.5). They come here with their arguments decoded and their gas paid.
 
+use super::log;
 use super::votes::{Action, Governance, as_admin, vote};
 use crate::abi::Encoder;
 use crate::host::Host;
@@ -7,13 +8,6 @@ use crate::record;
 use crate::refusal::{Fault, Refusal, Stop, require};
 use crate::slots;
 use crate::word::{Address, Pack, Unpack, Word, ZERO, of_address, of_u64, to_u64};
-use int_engine::commitment::keccak256;
-
-/// Emits an event: its signature, what it indexes, the rest.
-pub(super) fn log(host: &mut dyn Host, event: &str, indexed: &[Word], data: Encoder) {
-    let topics = [&[keccak256(event.as_bytes())], indexed].concat();
-    host.log(topics, data.finish());
-}
 
 fn answer(passed: bool) -> Vec<u8> {
     of_u64(passed.into()).to_vec()

@@ -131,19 +131,17 @@ fn refused(args: &Args, refusal: Refusal, data: &[u8], config: &Config) -> Outco
 }
 
 fn print(args: &Args, data: &[u8], gas: u64, output: &[u8]) -> Outcome {
-    let low = |word: &[u8]| word[28..].iter().fold(0u32, |n, &b| n << 8 | u32::from(b));
-    let words: Vec<_> = output.chunks_exact(32).collect();
+    let unlike = || Failure::runtime("the result is not of the function's form");
     let mut wrong = false;
     let (result, said) = if args.digest {
         let digest = output::hex(output);
         (json!({"digest": digest}), format!("digest   {digest}"))
     } else if args.answer.is_some() {
-        let right = words.len() == 1 && low(words[0]) == 1;
+        let right = calldata::verified(output).ok_or_else(unlike)?;
         wrong = !right;
         (json!({"right": right}), format!("right    {right}"))
     } else {
-        let ids: Vec<_> = words.iter().skip(3).map(|word| low(word)).collect();
-        let complete = words.get(1).is_some_and(|word| low(word) == 1);
+        let (ids, complete) = calldata::generated(output).ok_or_else(unlike)?;
         let list: Vec<_> = ids.iter().map(u32::to_string).collect();
         let said = format!("tokens   {}\ncomplete {complete}", list.join(","));
         (json!({"tokens": ids, "complete": complete}), said)

@@ -87,7 +87,7 @@
 use alloy_evm::precompiles::{DynPrecompile, PrecompileInput, PrecompilesMap};
 use alloy_evm::{Evm, EvmInternals};
 use precompile::word::Word;
-use precompile::{Call, Fault, FaultLatch, Host, Models, REGISTRY, Schedule, Target};
+use precompile::{Call, Fault, FaultLatch, Host, Models, REGISTRY, Schedule, Target, Version};
 pub use precompile_revm::Rules;
 use precompile_revm::{event, saturated, state_fault};
 use revm::context::Block;
@@ -106,11 +106,11 @@ pub fn install(map: &mut PrecompilesMap, rules: &Rules) {
     for to in [Target::Registry, Target::Inference] {
         let address = Address::new(to.address());
         map.apply_precompile(&address, |_| {
-            rules.version()?;
+            let version = rules.version()?;
             let rules = rules.clone();
             let id = PrecompileId::custom(name(to));
             Some(DynPrecompile::new_stateful(id, move |input| {
-                run(&rules, to, input)
+                run(&rules, version, to, input)
             }))
         });
     }
@@ -137,15 +137,18 @@ const fn name(to: Target) -> &'static str {
     }
 }
 
-fn run(rules: &Rules, to: Target, input: PrecompileInput<'_>) -> PrecompileResult {
+fn run(
+    rules: &Rules,
+    version: Version,
+    to: Target,
+    input: PrecompileInput<'_>,
+) -> PrecompileResult {
     let direct = input.is_direct_call();
     let mut internals = input.internals;
     let fatal = |fault: Fault| PrecompileError::Fatal(fault.to_string());
-    let version = rules.version_in(internals.block_timestamp());
-    let Some(version) = version.map_err(fatal)? else {
-        // These rules are active, or nothing would be installed, and the block's are theirs.
-        return Err(PrecompileError::Fatal("no rules are active".into()));
-    };
+    rules
+        .version_in(internals.block_timestamp())
+        .map_err(fatal)?;
     let call = Call {
         value_sent: !input.value.is_zero(),
         is_static: input.is_static,
