@@ -1,0 +1,3 @@
+//! What a validator node needs beside the rules: blobs by commitment on disk and from elsewhere, models ready to answer.
+
+#![forbid(unsafe_code)]
