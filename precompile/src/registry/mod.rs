@@ -1,19 +1,20 @@
 //! The model registry (spec 6.5).
 
+mod event;
 mod legacy;
+pub mod state;
 mod views;
 mod votes;
 mod writes;
 
+pub use event::Event;
 pub use votes::{Action, Governance};
 
-use crate::abi::{Args, Encoder};
+use crate::abi::Args;
 use crate::function::functions;
 use crate::gas;
 use crate::host::{Call, Host, Outcome};
 use crate::refusal::{Refusal, Stop, require};
-use crate::word::Word;
-use int_engine::commitment::keccak256;
 
 functions! {
     /// A function of the registry with a selector of the ABI.
@@ -163,10 +164,4 @@ fn execute(function: Function, call: &Call<'_>, host: &mut dyn Host) -> Result<V
         }
         view => views::execute(view, call.args(), host),
     }
-}
-
-/// Emits an event: its signature, what it indexes, the rest.
-fn log(host: &mut dyn Host, event: &str, indexed: &[Word], data: Encoder) {
-    let topics = [&[keccak256(event.as_bytes())], indexed].concat();
-    host.log(topics, data.finish());
 }

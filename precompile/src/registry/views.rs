@@ -1,14 +1,15 @@
 //! The functions that only read (spec 6.5).
 
 use super::Function;
-use super::votes::{Governance, Tally};
-use super::writes::{Waiting, highest_version};
+use super::state;
+use super::votes::Tally;
+use super::writes::highest_version;
 use crate::abi::{Args, Encoder};
 use crate::host::Host;
 use crate::record;
 use crate::refusal::{Refusal, Stop, require};
 use crate::slots;
-use crate::word::{Unpack, Word, of_u64, to_u64};
+use crate::word::{Unpack, Word, of_u64};
 
 fn one_word(args: &[u8]) -> Result<Word, Refusal> {
     let mut a = Args::new(args, 1);
@@ -28,7 +29,7 @@ pub(super) fn execute(
         Function::Record => return full_record(args, host),
         Function::Activation => return activation(args, host),
         Function::Pending => {
-            let waiting = Waiting::load(host, &one_word(args)?)?;
+            let waiting = state::pending(host, &one_word(args)?)?;
             out.u64(waiting.version)
                 .word(&waiting.commitment)
                 .u64(waiting.block)
@@ -48,7 +49,7 @@ pub(super) fn execute(
         }
         Function::Governance => {
             Args::new(args, 0).end()?;
-            let g = Governance::of_word(&host.read(&slots::governance())?);
+            let g = state::governance(host)?;
             out.u64(g.admins.into())
                 .u64(g.quorum.into())
                 .u64(g.delay)
@@ -104,18 +105,12 @@ fn activation(args: &[u8], host: &mut dyn Host) -> Result<Vec<u8>, Stop> {
     let mut a = Args::new(args, 1);
     let index = a.u64()?;
     a.end()?;
-    let count = to_u64(&host.read(&slots::activation_count())?).unwrap_or(u64::MAX);
+    let count = state::activation_count(host)?;
     require(index < count, Refusal::NoSuchActivation)?;
-    let [name, commitment, when] = [
-        host.read(&slots::activation(index, 0))?,
-        host.read(&slots::activation(index, 1))?,
-        host.read(&slots::activation(index, 2))?,
-    ];
-    let mut when = Unpack::new(&when);
-    let (version, block) = (when.field(8), when.field(8));
+    let found = state::activation(host, index)?;
     let out = Encoder::default()
-        .word(&name)
-        .u64(version)
-        .word(&commitment);
-    Ok(out.u64(block).finish())
+        .word(&found.name)
+        .u64(found.version)
+        .word(&found.commitment);
+    Ok(out.u64(found.block).finish())
 }

@@ -1,10 +1,11 @@
 //! Admins, quorum and rounds of votes (spec 6.5).
 
-use crate::abi::Encoder;
+use super::Event;
+use crate::abi;
 use crate::host::Host;
 use crate::refusal::{Fault, Refusal, Stop, require};
 use crate::slots;
-use crate::word::{Address, Pack, Unpack, Word, ZERO, of_address, of_u64};
+use crate::word::{Address, Pack, Unpack, Word, ZERO, of_address, of_u64, to_u64};
 use int_engine::commitment::keccak256;
 
 /// The governance word.
@@ -107,7 +108,7 @@ impl Action {
         }
     }
 
-    fn args(&self) -> [Word; 3] {
+    pub(super) fn args(&self) -> [Word; 3] {
         match self {
             Self::Adopt {
                 name,
@@ -120,6 +121,31 @@ impl Action {
             }
             Self::SetQuorum { quorum } => [of_u64((*quorum).into()), ZERO, ZERO],
         }
+    }
+
+    /// The action of a kind and its three arguments.
+    pub(super) fn of_args(kind: u64, args: &[Word; 3]) -> Option<Self> {
+        let [first, second, third] = args;
+        let action = match kind {
+            1 => Self::Adopt {
+                name: *first,
+                version: to_u64(second)?,
+                commitment: *third,
+            },
+            2 => Self::Revoke {
+                name: *first,
+                version: to_u64(second)?,
+            },
+            3 => Self::SetAdmin {
+                admin: abi::address(first).ok()?,
+                enabled: abi::boolean(second).ok()?,
+            },
+            4 => Self::SetQuorum {
+                quorum: to_u64(first)?.try_into().ok()?,
+            },
+            _ => return None,
+        };
+        (action.args() == *args).then_some(action)
     }
 
     /// Its identity in an epoch.
@@ -182,14 +208,14 @@ pub(super) fn vote(
     let passed = votes >= governance.quorum.into();
     tally.votes = if passed { 0 } else { votes };
     host.write(&slots::tally(&id), &tally.to_word())?;
-    let event = "Voted(bytes32,address,uint8,bytes32,bytes32,bytes32,uint64,uint32)";
-    let data = action
-        .args()
-        .iter()
-        .fold(Encoder::default().u64(action.kind().into()), Encoder::word)
-        .u64(votes)
-        .u64(governance.quorum.into());
-    super::log(host, event, &[id, of_address(caller)], data);
+    Event::Voted {
+        id,
+        admin: *caller,
+        action: *action,
+        votes,
+        quorum: governance.quorum,
+    }
+    .emit(host);
     Ok(passed)
 }
 

@@ -1,13 +1,13 @@
 //! The functions that write (spec 6.5). They come here with their arguments decoded and their gas paid.
 
-use super::log;
+use super::Event;
+use super::state::{self, Pending};
 use super::votes::{Action, Governance, as_admin, vote};
-use crate::abi::Encoder;
 use crate::host::Host;
 use crate::record;
 use crate::refusal::{Fault, Refusal, Stop, require};
 use crate::slots;
-use crate::word::{Address, Pack, Unpack, Word, ZERO, of_address, of_u64, to_u64};
+use crate::word::{Address, Pack, Word, ZERO, of_u64, to_u64};
 
 fn answer(passed: bool) -> Vec<u8> {
     of_u64(passed.into()).to_vec()
@@ -17,36 +17,6 @@ fn answer(passed: bool) -> Vec<u8> {
 pub(super) fn highest_version(host: &mut dyn Host, name: &Word) -> Result<Word, Fault> {
     let passed = host.read(&slots::highest(name))?;
     Ok(passed.max(host.read(&slots::version(name))?))
-}
-
-/// What waits for activation under a name; version 0 for nothing.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Waiting {
-    pub(super) version: u64,
-    pub(super) commitment: Word,
-    pub(super) block: u64,
-}
-
-impl Waiting {
-    pub(super) fn load(host: &mut dyn Host, name: &Word) -> Result<Self, Fault> {
-        let word = host.read(&slots::pending(name, 0))?;
-        let mut fields = Unpack::new(&word);
-        Ok(Self {
-            version: fields.field(8),
-            block: fields.field(8),
-            commitment: host.read(&slots::pending(name, 1))?,
-        })
-    }
-
-    fn save(&self, host: &mut dyn Host, name: &Word) -> Result<(), Fault> {
-        let word = Pack::default().field(self.version, 8).field(self.block, 8);
-        host.write(&slots::pending(name, 0), &word.word())?;
-        host.write(&slots::pending(name, 1), &self.commitment)
-    }
-
-    fn is(&self, version: u64) -> bool {
-        version != 0 && self.version == version
-    }
 }
 
 pub(super) fn propose(
@@ -95,25 +65,26 @@ fn adopt(
     };
     let passed = vote(host, governance, caller, &action)?;
     if passed {
-        let waiting = Waiting {
+        let waiting = Pending {
             version,
             commitment: *commitment,
             block: host.block_number().saturating_add(governance.delay),
         };
         host.write(&slots::highest(name), &of_u64(version))?;
         waiting.save(host, name)?;
-        log(
-            host,
-            "Passed(bytes32,uint64,bytes32,uint64)",
-            &[*name, of_u64(version), *commitment],
-            Encoder::default().u64(waiting.block),
-        );
+        Event::Passed {
+            name: *name,
+            version,
+            commitment: *commitment,
+            block: waiting.block,
+        }
+        .emit(host);
     }
     Ok(answer(passed))
 }
 
 pub(super) fn activate(host: &mut dyn Host, name: &Word, version: u64) -> Result<Vec<u8>, Stop> {
-    let waiting = Waiting::load(host, name)?;
+    let waiting = state::pending(host, name)?;
     require(waiting.is(version), Refusal::NothingPending)?;
     let block = host.block_number();
     require(block >= waiting.block, Refusal::TooEarly)?;
@@ -127,13 +98,14 @@ pub(super) fn activate(host: &mut dyn Host, name: &Word, version: u64) -> Result
         host.write(&slots::activation(index, part), &word)?;
     }
     host.write(&slots::activation_count(), &of_u64(index.saturating_add(1)))?;
-    Waiting::default().save(host, name)?;
-    log(
-        host,
-        "Activated(bytes32,uint64,bytes32,uint64)",
-        &[*name, of_u64(version), waiting.commitment],
-        Encoder::default().u64(index),
-    );
+    Pending::default().save(host, name)?;
+    Event::Activated {
+        name: *name,
+        version,
+        commitment: waiting.commitment,
+        index,
+    }
+    .emit(host);
     Ok(of_u64(index).to_vec())
 }
 
@@ -144,7 +116,7 @@ pub(super) fn revoke(
     version: u64,
 ) -> Result<Vec<u8>, Stop> {
     let governance = as_admin(host, caller)?;
-    let waiting = Waiting::load(host, name)?;
+    let waiting = state::pending(host, name)?;
     let active = host.read(&slots::commitment(name))?;
     let is_waiting = waiting.is(version);
     if !is_waiting {
@@ -158,7 +130,7 @@ pub(super) fn revoke(
     let passed = vote(host, &governance, caller, &action)?;
     if passed {
         let commitment = if is_waiting {
-            Waiting::default().save(host, name)?;
+            Pending::default().save(host, name)?;
             waiting.commitment
         } else {
             host.write(&slots::commitment(name), &ZERO)?;
@@ -166,12 +138,12 @@ pub(super) fn revoke(
             active
         };
         host.write(&slots::revoked(name, version), &of_u64(1))?;
-        log(
-            host,
-            "Revoked(bytes32,uint64,bytes32)",
-            &[*name, of_u64(version), commitment],
-            Encoder::default(),
-        );
+        Event::Revoked {
+            name: *name,
+            version,
+            commitment,
+        }
+        .emit(host);
     }
     Ok(answer(passed))
 }
@@ -207,12 +179,12 @@ pub(super) fn set_admin(
             ..*governance
         }
         .save(host)?;
-        log(
-            host,
-            "AdminSet(address,bool,uint64)",
-            &[of_address(admin)],
-            Encoder::default().word(&word).u64(epoch),
-        );
+        Event::AdminSet {
+            admin: *admin,
+            enabled,
+            epoch,
+        }
+        .emit(host);
     }
     Ok(answer(passed))
 }
@@ -236,12 +208,7 @@ pub(super) fn set_quorum(
             ..governance
         }
         .save(host)?;
-        log(
-            host,
-            "QuorumSet(uint32,uint64)",
-            &[],
-            Encoder::default().u64(quorum.into()).u64(epoch),
-        );
+        Event::QuorumSet { quorum, epoch }.emit(host);
     }
     Ok(answer(passed))
 }
