@@ -196,6 +196,13 @@ impl Tree {
         Ok(hasher.finish())
     }
 
+    /// The tree of a blob of `total_len` bytes from its leaf hashes in chunk order, or `None` when that length has another
+    /// number of chunks. Nothing is proved by it: compare [`Tree::commitment`] with the expected one.
+    #[must_use]
+    pub fn from_leaves(total_len: u64, leaves: Vec<[u8; 32]>) -> Option<Self> {
+        (chunk_count(total_len) == leaves.len() as u64).then_some(Self { total_len, leaves })
+    }
+
     /// Length of the blob in bytes.
     #[must_use]
     pub fn total_len(&self) -> u64 {
@@ -306,6 +313,30 @@ mod tests {
             hex(b"abc"),
             "0x4e03657aea45a94fc7d47ba826c8d667c0d1e6e33a64a036ec44f58fa12d6c45"
         );
+    }
+
+    #[test]
+    fn a_tree_from_its_leaves() {
+        for len in [1, 1024, 1025, 1024 + 65536, 1024 + 65537, 300_000] {
+            let bytes: Vec<u8> = (0..len as u32).map(|i| (i % 251) as u8).collect();
+            let mut hasher = Hasher::new();
+            hasher.update(&bytes);
+            let tree = hasher.finish();
+            let again = Tree::from_leaves(len, tree.leaves().to_vec());
+            assert_eq!(again.map(|t| t.commitment()), Some(commitment(&bytes)));
+            // One leaf fewer or more fits no such length; a length with as many leaves is another commitment.
+            assert_eq!(
+                Tree::from_leaves(len, tree.leaves()[1..].to_vec()).map(|t| t.total_len()),
+                None
+            );
+            let more = [tree.leaves(), &[[0; 32]]].concat();
+            assert_eq!(Tree::from_leaves(len, more), None);
+            if len > 1025 && len % 65536 != 1024 {
+                let other = Tree::from_leaves(len + 1, tree.leaves().to_vec());
+                assert_ne!(other.map(|t| t.commitment()), Some(commitment(&bytes)));
+            }
+        }
+        assert_eq!(Tree::from_leaves(u64::MAX, vec![[0; 32]]), None);
     }
 
     #[test]

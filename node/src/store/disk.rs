@@ -1,0 +1,149 @@
+//! Files: opened only when regular, written whole or not at all, space reserved before it is used.
+
+use super::StoreError;
+use super::layout::UNFINISHED;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Opens a regular file for reading; `None` when there is none of that name. A pipe or a device is never opened.
+pub(super) fn open(path: &Path) -> Result<Option<(File, u64)>, StoreError> {
+    let facts = match fs::metadata(path) {
+        Ok(facts) => facts,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(StoreError::io("read", path, e)),
+    };
+    if !facts.is_file() {
+        let e = io::Error::other("it is not a regular file");
+        return Err(StoreError::io("read", path, e));
+    }
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(StoreError::io("read", path, e)),
+    };
+    let len = file
+        .metadata()
+        .map_err(|e| StoreError::io("read", path, e))?
+        .len();
+    Ok(Some((file, len)))
+}
+
+/// Whether a regular file of that name is there.
+pub(super) fn is_file(path: &Path) -> Result<bool, StoreError> {
+    match fs::metadata(path) {
+        Ok(facts) => Ok(facts.is_file()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(StoreError::io("read", path, e)),
+    }
+}
+
+/// Opens a file for reading and writing, made empty when it is not there.
+pub(super) fn open_or_create(path: &Path) -> Result<File, StoreError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(|e| StoreError::write(path, 0, e))
+}
+
+/// Writes a file beside its name, then renames it: whole or not there.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let beside = path.with_added_extension(&UNFINISHED[1..]);
+    let written = File::create(&beside).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    if let Err(e) = written {
+        let failed = StoreError::write(path, bytes.len() as u64, e);
+        // What is left of it is swept at the next opening.
+        let _ = fs::remove_file(&beside);
+        return Err(failed);
+    }
+    rename(&beside, path)
+}
+
+/// Renames within one file system and makes it durable.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
+    fs::rename(from, to).map_err(|e| StoreError::io("rename", from, e))?;
+    let folders = [
+        to.parent(),
+        from.parent().filter(|f| Some(*f) != to.parent()),
+    ];
+    folders.into_iter().flatten().try_for_each(sync_folder)
+}
+
+/// Removes a file and says whether there was one.
+pub(super) fn remove(path: &Path) -> Result<bool, StoreError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(StoreError::io("remove", path, e)),
+    }
+}
+
+/// Makes renames and removals in a folder durable.
+pub(super) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
+    if cfg!(unix) {
+        File::open(folder)
+            .and_then(|f| f.sync_all())
+            .map_err(|e| StoreError::io("write", folder, e))?;
+    }
+    Ok(())
+}
+
+/// Gives the file `len` bytes, new ones zero, and with `reserve` the space for all of them, where the file system can.
+pub(super) fn reserve(file: &File, path: &Path, len: u64, reserve: bool) -> Result<(), StoreError> {
+    let refused = |e| StoreError::write(path, len, e);
+    let now = file.metadata().map_err(refused)?.len();
+    if now != len {
+        file.set_len(len).map_err(refused)?;
+    }
+    if reserve {
+        allocate(file, len).map_err(refused)?;
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn allocate(file: &File, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    loop {
+        return match fallocate(file, FallocateFlags::empty(), 0, len) {
+            Err(Errno::INTR) => continue,
+            // The file system cannot; a full disk then shows itself in writing.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            Err(e) => Err(e.into()),
+        };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allocate(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
+}
+
+/// Bytes that may still be written where `path` lies.
+#[cfg(target_os = "linux")]
+pub(super) fn available(path: &Path) -> Option<u64> {
+    let facts = rustix::fs::statvfs(path.parent()?).ok()?;
+    facts.f_bavail.checked_mul(facts.f_frsize)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn available(_: &Path) -> Option<u64> {
+    None
+}
+
+/// Makes the next reads of a file that has been synced come from the disk, where the system has a way to ask for that.
+#[cfg(target_os = "linux")]
+pub(super) fn forget(file: &File) {
+    // Advice: a refusal means that the pages in memory are read.
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn forget(_: &File) {}
