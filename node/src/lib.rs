@@ -3,5 +3,10 @@
 #![forbid(unsafe_code)]
 
 pub mod fetch;
+pub mod library;
+pub mod models;
+pub mod names;
+pub mod selftest;
 pub mod serve;
 pub mod store;
+pub mod watch;

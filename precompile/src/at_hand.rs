@@ -10,29 +10,28 @@ use int_engine::read::ReadAt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// What the `len` bytes of `source`, read by at most `threads` threads, say of a commitment; `start` makes an engine of the
-/// model.
+/// The model of the `len` bytes of `source`, read by at most `threads` threads; `None` when section 4 refuses the bytes of the
+/// commitment.
 ///
 /// A loader that refuses bytes has not yet said whose bytes they are: a damaged copy of a good blob is refused like a blob
 /// that was never good. Only bytes that hash to the commitment speak for it. So this hashes all of them before it answers
-/// [`Lookup::Refused`], which every node answers or none.
+/// `None`, which every node answers or none.
 ///
 /// # Errors
 /// [`Fault::Missing`] when the bytes cannot be read or are not those of the commitment, [`Fault::Engine`] when this machine
 /// lacks something.
-pub fn lookup<S: ReadAt + ?Sized>(
+pub fn load<S: ReadAt + ?Sized>(
     commitment: Commitment,
     source: &S,
     len: u64,
     threads: NonZeroUsize,
-    start: impl FnOnce(Model) -> Arc<dyn Engine>,
-) -> Result<Lookup, Fault> {
+) -> Result<Option<Model>, Fault> {
     let missing = |reason: String| Fault::Missing { commitment, reason };
     let loaded = Loader::new()
         .expect(commitment)
         .load(source, len, threads, |_| ());
     let refused = match loaded {
-        Ok(model) => return Ok(Lookup::Ready(start(model))),
+        Ok(model) => return Ok(Some(model)),
         Err(LoadError::Fault(fault)) => return Err(fault.into()),
         Err(LoadError::Read(error)) => return Err(missing(error.to_string())),
         Err(LoadError::Blob(refused)) => refused,
@@ -40,9 +39,24 @@ pub fn lookup<S: ReadAt + ?Sized>(
     let tree = Tree::read(source, len, threads, |_| ()).map_err(|e| missing(e.to_string()))?;
     let found = tree.commitment();
     if found == commitment {
-        return Ok(Lookup::Refused);
+        return Ok(None);
     }
     Err(missing(format!(
         "the bytes are those of {found}: {refused}"
     )))
+}
+
+/// [`load`] as what [`crate::Models`] answers; `start` makes an engine of the model.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn lookup<S: ReadAt + ?Sized>(
+    commitment: Commitment,
+    source: &S,
+    len: u64,
+    threads: NonZeroUsize,
+    start: impl FnOnce(Model) -> Arc<dyn Engine>,
+) -> Result<Lookup, Fault> {
+    let model = load(commitment, source, len, threads)?;
+    Ok(model.map_or(Lookup::Refused, |model| Lookup::Ready(start(model))))
 }

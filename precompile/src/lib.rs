@@ -41,7 +41,7 @@ pub mod slots;
 pub mod word;
 
 pub use abi::selector;
-pub use at_hand::lookup;
+pub use at_hand::{load, lookup};
 pub use host::{Call, Host, INFERENCE, Lookup, Models, Outcome, REGISTRY, Target, revert_data};
 pub use name::model_spec_hash;
 pub use record::{Sizes, put_active};

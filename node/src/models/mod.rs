@@ -1,0 +1,247 @@
+//! Models that stay in memory, ready to answer (spec 6.9).
+//!
+//! [`Resident`] loads a blob once, by commitment, and keeps the model with an engine for blocks and another one for calls
+//! from outside. Both share the weights, and an engine keeps the keys and values of prompts that begin like earlier ones:
+//! the bytes of an answer never depend on it.
+//!
+//! What is pinned is never let go of: the models of [`Resident::keep`], or all that blocks have asked for where nobody said
+//! what to keep. A model that does not fit beside the pinned ones is refused with a [`Fault`] that names the sizes, before
+//! its activation where [`crate::watch`] prepares it; two models never push each other out in turn.
+
+mod backend;
+mod set;
+
+pub use backend::{Backend, Cpu, Purpose, Started, cross_check};
+pub use set::ModelStatus;
+
+use crate::library::Library;
+use crate::names;
+use int_engine::commitment::Commitment;
+use int_engine::engine::PrefixStats;
+use precompile::{Fault, Lookup, Models};
+use set::{Claim, Set};
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// A loaded model with its engines.
+struct Ready {
+    blocks: Started,
+    calls: Started,
+}
+
+impl Ready {
+    fn engine(&self, purpose: Purpose) -> Lookup {
+        let started = match purpose {
+            Purpose::Blocks => &self.blocks,
+            Purpose::Calls => &self.calls,
+        };
+        Lookup::Ready(Arc::clone(&started.engine))
+    }
+}
+
+/// The models in memory.
+pub struct Resident {
+    library: Arc<dyn Library>,
+    backend: Arc<dyn Backend>,
+    load_threads: NonZeroUsize,
+    set: Mutex<Set>,
+    /// Rings when a load ends.
+    ended: Condvar,
+}
+
+impl Resident {
+    /// No models yet, at most `memory` bytes of them: a model counts as long as its blob, and with what its engines take
+    /// beside ([`Backend::beside_weights`]). Keys and values of running calls come on top.
+    #[must_use]
+    pub fn new(library: Arc<dyn Library>, backend: Arc<dyn Backend>, memory: u64) -> Self {
+        let resident = Self {
+            library,
+            backend,
+            load_threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            set: Mutex::new(Set::new(memory)),
+            ended: Condvar::new(),
+        };
+        resident.report();
+        resident
+    }
+
+    /// The library that blobs come from.
+    #[must_use]
+    pub fn library(&self) -> &Arc<dyn Library> {
+        &self.library
+    }
+
+    /// The backend's name.
+    #[must_use]
+    pub fn backend(&self) -> &str {
+        self.backend.name()
+    }
+
+    /// The models as a purpose sees them. Blocks load what is at hand and not in memory; calls from outside load nothing,
+    /// so that nobody who asks about old blocks makes the node load models.
+    #[must_use]
+    pub fn models(self: &Arc<Self>, purpose: Purpose) -> Arc<dyn Models + Send + Sync> {
+        Arc::new(Seen {
+            resident: Arc::clone(self),
+            purpose,
+        })
+    }
+
+    /// Loads a model ahead of its use, and compares its engine with the portable kernels ([`cross_check`]).
+    ///
+    /// # Errors
+    /// The [`Fault`] that a block would have: the blob is not at hand or damaged, there is no room, the engine is wrong.
+    pub fn prepare(&self, commitment: Commitment) -> Result<Lookup, Fault> {
+        self.obtain(commitment, true)
+    }
+
+    /// Says which models must stay: those that are active or wait for activation. All others stay as long as nobody needs
+    /// their memory.
+    pub fn keep(&self, commitments: BTreeSet<Commitment>) {
+        self.set().keep(commitments);
+        self.report();
+    }
+
+    /// What is in memory.
+    #[must_use]
+    pub fn status(&self) -> Vec<ModelStatus> {
+        self.set().status()
+    }
+
+    /// The answer for blocks, if nothing has to be loaded for it.
+    #[must_use]
+    pub fn found(&self, commitment: Commitment) -> Option<Lookup> {
+        self.set().found(commitment, Purpose::Blocks)
+    }
+
+    /// How the prefix cache of a model is used; `None` where there is none.
+    #[must_use]
+    pub fn prefix_stats(&self, commitment: Commitment, purpose: Purpose) -> Option<PrefixStats> {
+        let ready = self.set().ready(commitment)?;
+        match purpose {
+            Purpose::Blocks => (ready.blocks.prefix)(),
+            Purpose::Calls => (ready.calls.prefix)(),
+        }
+    }
+
+    /// Brings the gauges of models up to date; a node does so before it answers a scrape.
+    pub fn report(&self) {
+        let set = self.set();
+        let status = set.status();
+        metrics::gauge!(names::RESIDENT).set(status.len() as f64);
+        metrics::gauge!(names::RESIDENT_BYTES).set(set.taken() as f64);
+        metrics::gauge!(names::RESIDENT_LIMIT).set(set.memory() as f64);
+        drop(set);
+        for model in status {
+            for purpose in [Purpose::Blocks, Purpose::Calls] {
+                let Some(stats) = self.prefix_stats(model.commitment, purpose) else {
+                    continue;
+                };
+                let labels = || {
+                    [
+                        ("model", model.commitment.to_string()),
+                        ("for", purpose.name().to_owned()),
+                    ]
+                };
+                metrics::gauge!(names::PREFIX_BYTES, &labels()).set(stats.bytes as f64);
+                metrics::counter!(names::PREFIX_HITS, &labels()).absolute(stats.hits);
+                metrics::counter!(names::PREFIX_POSITIONS, &labels()).absolute(stats.positions);
+            }
+        }
+    }
+
+    fn set(&self) -> MutexGuard<'_, Set> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A model, loaded by this thread if nobody else does it now.
+    fn obtain(&self, commitment: Commitment, check: bool) -> Result<Lookup, Fault> {
+        let mut set = self.set();
+        loop {
+            match set.claim(commitment) {
+                Claim::Found(lookup) => return Ok(lookup),
+                Claim::Wait => {
+                    set = self.ended.wait(set).unwrap_or_else(PoisonError::into_inner);
+                }
+                Claim::Yours => break,
+            }
+        }
+        drop(set);
+        let begun = Instant::now();
+        let loaded = catch_unwind(AssertUnwindSafe(|| self.load(commitment, check)));
+        let loaded = loaded.unwrap_or_else(|panic| Err(Fault::Panic(text(&*panic))));
+        let seconds = begun.elapsed().as_secs_f64();
+        match &loaded {
+            Ok(Some(_)) => {
+                metrics::histogram!(names::LOAD_SECONDS).record(seconds);
+                tracing::info!(%commitment, seconds, backend = self.backend.name(), "model loaded");
+            }
+            Ok(None) => {
+                tracing::error!(%commitment, "the blob is refused by its format's rules: calls revert with BadModel")
+            }
+            Err(fault) => tracing::error!(%commitment, %fault, "the model cannot be loaded"),
+        }
+        let result = self.set().end(commitment, loaded);
+        self.ended.notify_all();
+        self.report();
+        result
+    }
+
+    /// The model from its blob; `None` when section 4 refuses the blob.
+    fn load(&self, commitment: Commitment, check: bool) -> Result<Option<Ready>, Fault> {
+        let missing = |reason: String| Fault::Missing { commitment, reason };
+        let open = self.library.open(commitment);
+        let open = open.map_err(|error| missing(error.to_string()))?;
+        let (source, len) = open.ok_or_else(|| missing("the library does not have it".into()))?;
+        let beside = self.backend.beside_weights();
+        self.set().reserve(commitment, len.saturating_add(beside))?;
+        let Some(model) = precompile::load(commitment, &*source, len, self.load_threads)? else {
+            return Ok(None);
+        };
+        let model = Arc::new(model);
+        let blocks = self.backend.start(&model, Purpose::Blocks)?;
+        if check {
+            cross_check(&*blocks.engine, &model)?;
+        }
+        let calls = self.backend.start(&model, Purpose::Calls)?;
+        Ok(Some(Ready { blocks, calls }))
+    }
+}
+
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "without a text".into())
+}
+
+/// The models as one purpose sees them.
+struct Seen {
+    resident: Arc<Resident>,
+    purpose: Purpose,
+}
+
+impl Models for Seen {
+    fn model(&self, commitment: Commitment) -> Result<Lookup, Fault> {
+        let found = self.resident.set().found(commitment, self.purpose);
+        let answer = match (found, self.purpose) {
+            (Some(lookup), _) => Ok(lookup),
+            (None, Purpose::Blocks) => self.resident.obtain(commitment, false),
+            (None, Purpose::Calls) => Err(Fault::Missing {
+                commitment,
+                reason: "it is not in memory, and calls outside blocks load nothing".into(),
+            }),
+        };
+        let result = match &answer {
+            Ok(Lookup::Ready(_)) => "ready",
+            Ok(Lookup::Refused) => "refused",
+            Err(_) => "fault",
+        };
+        metrics::counter!(names::CALLS, "for" => self.purpose.name(), "result" => result)
+            .increment(1);
+        answer
+    }
+}

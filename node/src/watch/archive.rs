@@ -1,0 +1,83 @@
+//! Which blobs stay when nothing names them any more.
+
+use crate::library::Library;
+use int_engine::commitment::Commitment;
+use precompile::registry::state::Activation;
+use precompile::word::Word;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which blobs a node keeps that are neither active nor waiting for activation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Archive {
+    /// All: the node can execute and trace every block again.
+    All,
+    /// Those that a block of the last so many may have used: more than a reorganisation can undo, and as many as the node
+    /// traces or replays.
+    Recent {
+        /// Blocks.
+        blocks: u64,
+    },
+}
+
+/// When commitments ended to be active.
+#[derive(Default)]
+pub(super) struct Ends {
+    /// The newest activation of each name.
+    newest: BTreeMap<Word, Activation>,
+    /// The last block in which a commitment may have been used.
+    last: BTreeMap<Commitment, u64>,
+    /// What was needed after the block before.
+    before: BTreeSet<Commitment>,
+}
+
+impl Ends {
+    /// Takes an activation, in the order of the list; one that was there before is no harm.
+    pub(super) fn activated(&mut self, activation: &Activation) {
+        let before = self.newest.insert(activation.name, *activation);
+        if let Some(before) = before {
+            self.used(Commitment(before.commitment), activation.block);
+        }
+    }
+
+    fn used(&mut self, commitment: Commitment, block: u64) {
+        let last = self.last.entry(commitment).or_default();
+        *last = (*last).max(block);
+    }
+
+    /// Lets go of the blobs whose time is over after `block`.
+    ///
+    /// One of which nothing is known was revoked before this node watched, or came here by hand: its time begins now.
+    pub(super) fn observe(
+        &mut self,
+        block: u64,
+        needed: &BTreeSet<Commitment>,
+        archive: Archive,
+        library: &dyn Library,
+    ) {
+        // A block that ends a commitment may have used it.
+        let before = std::mem::replace(&mut self.before, needed.clone());
+        for &commitment in needed.iter().chain(&before) {
+            self.used(commitment, block);
+        }
+        let Archive::Recent { blocks } = archive else {
+            return;
+        };
+        let there = match library.list() {
+            Ok(there) => there,
+            Err(error) => {
+                tracing::warn!(%error, "the library cannot be listed");
+                return;
+            }
+        };
+        for commitment in there {
+            let last = *self.last.entry(commitment).or_insert(block);
+            if needed.contains(&commitment) || block.saturating_sub(last) <= blocks {
+                continue;
+            }
+            match library.remove(commitment) {
+                Ok(()) => tracing::info!(%commitment, last, "blob let go of"),
+                Err(error) => tracing::warn!(%commitment, %error, "a blob cannot be removed"),
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Models in memory: what stays, what goes, who waits for whom, and that answers never depend on it.
+
+mod world;
+
+use blue_node::library::Library;
+use blue_node::models::{Backend, Cpu, Purpose, Resident, Started};
+use int_engine::commitment::Commitment;
+use int_engine::config::Dims;
+use int_engine::engine::{Engine, generate};
+use int_engine::kernels::Kernels;
+use int_engine::model::Model;
+use precompile::{Fault, Lookup, Models};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use world::{Blob, Gated, cpu, library, small, tiny};
+
+fn resident(library: &Arc<Gated>, backend: impl Backend + 'static, memory: u64) -> Arc<Resident> {
+    let library: Arc<dyn Library> = Arc::clone(library) as _;
+    Arc::new(Resident::new(library, Arc::new(backend), memory))
+}
+
+fn ready(lookup: Result<Lookup, Fault>) -> Arc<dyn Engine> {
+    match lookup {
+        Ok(Lookup::Ready(engine)) => engine,
+        Ok(Lookup::Refused) => panic!("refused"),
+        Err(fault) => panic!("{fault}"),
+    }
+}
+
+fn missing(lookup: Result<Lookup, Fault>) -> String {
+    match lookup {
+        Err(Fault::Missing { reason, .. }) => reason,
+        Ok(_) => panic!("an answer"),
+        Err(fault) => panic!("{fault}"),
+    }
+}
+
+fn answer(engine: &dyn Engine, prompt: &[u32], max_new: usize) -> Vec<u32> {
+    let mut session = engine.session().unwrap();
+    let go_on = &mut |_| ControlFlow::Continue(());
+    generate(&mut *session, prompt, max_new, go_on).unwrap().ids
+}
+
+fn len(blob: &Blob) -> u64 {
+    blob.bytes.len() as u64
+}
+
+#[test]
+fn a_model_is_loaded_once_and_both_engines_share_it() {
+    let blob = tiny();
+    let library = library(&[&blob]);
+    let resident = resident(&library, cpu(1 << 20), u64::MAX);
+    let blocks = resident.models(Purpose::Blocks);
+    let calls = resident.models(Purpose::Calls);
+    let why = missing(calls.model(blob.commitment));
+    assert!(why.contains("load nothing"), "{why}");
+    let one = ready(blocks.model(blob.commitment));
+    let again = ready(blocks.model(blob.commitment));
+    assert!(Arc::ptr_eq(&one, &again));
+    let other = ready(calls.model(blob.commitment));
+    assert!(!Arc::ptr_eq(&one, &other));
+    assert!(std::ptr::eq(one.config(), other.config()), "the same model");
+    let status = resident.status();
+    assert_eq!(status.len(), 1);
+    assert_eq!(status[0].bytes, len(&blob) + (2 << 20));
+    assert!(status[0].pinned);
+}
+
+#[test]
+fn blobs_that_are_missing_damaged_or_bad() {
+    let good = Blob::sample(small(), 1);
+    let library = library(&[]);
+    let resident = resident(&library, cpu(0), u64::MAX);
+    let blocks = resident.models(Purpose::Blocks);
+    missing(blocks.model(good.commitment));
+
+    // Bytes of the commitment that section 4 refuses are an answer; it needs no memory and stays.
+    let mut bad = good.bytes.clone();
+    bad[1024] ^= 1;
+    let refused = library.there.insert(bad.clone());
+    for _ in 0..2 {
+        assert!(matches!(blocks.model(refused), Ok(Lookup::Refused)));
+        library.there.remove(refused).unwrap();
+    }
+    assert_eq!(resident.status(), []);
+    let calls = resident.models(Purpose::Calls);
+    assert!(matches!(calls.model(refused), Ok(Lookup::Refused)));
+
+    // A fault is no answer: when its cause is put right, the next call finds the model.
+    library.there.insert(good.bytes.clone());
+    ready(blocks.model(good.commitment));
+}
+
+/// Hands out other bytes than those that were asked for.
+struct Liar(Vec<u8>);
+
+impl Library for Liar {
+    fn open(&self, _: Commitment) -> std::io::Result<Option<blue_node::library::Open>> {
+        let library = blue_node::library::MemoryLibrary::default();
+        let commitment = library.insert(self.0.clone());
+        library.open(commitment)
+    }
+
+    fn fetch(
+        &self,
+        _: Commitment,
+        _: Option<u64>,
+        _: blue_node::library::OnProgress<'_>,
+    ) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn list(&self) -> std::io::Result<Vec<Commitment>> {
+        Ok(vec![])
+    }
+
+    fn remove(&self, _: Commitment) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_library_is_never_believed() {
+    let blob = Blob::sample(small(), 1);
+    for at in (0..blob.bytes.len()).step_by(997) {
+        let mut bytes = blob.bytes.clone();
+        bytes[at] ^= 0x10;
+        let resident = Resident::new(Arc::new(Liar(bytes)), Arc::new(cpu(0)), u64::MAX);
+        let why = missing(resident.prepare(blob.commitment));
+        assert!(why.contains("the bytes are those of"), "{at}: {why}");
+    }
+}
+
+#[test]
+fn two_large_models_never_push_each_other_out() {
+    let (a, b) = (Blob::sample(small(), 1), Blob::sample(small(), 2));
+    let library = library(&[&a, &b]);
+    // Room for one and a half.
+    let resident = resident(&library, cpu(0), len(&a) * 3 / 2);
+    let blocks = resident.models(Purpose::Blocks);
+    let first = ready(blocks.model(a.commitment));
+    for _ in 0..3 {
+        let why = missing(blocks.model(b.commitment));
+        assert!(why.contains(&format!("{} bytes", len(&b))), "{why}");
+        assert!(why.contains("Raise the limit"), "{why}");
+        assert!(Arc::ptr_eq(&first, &ready(blocks.model(a.commitment))));
+    }
+    // Once the chain no longer needs the first, the second takes its place, and the first may not come back.
+    resident.keep(BTreeSet::from([b.commitment]));
+    ready(blocks.model(b.commitment));
+    assert_eq!(resident.status().len(), 1);
+    missing(blocks.model(a.commitment));
+    // Nothing must stay: a replay of old blocks loads one after the other.
+    resident.keep(BTreeSet::new());
+    for blob in [&a, &b, &a, &b] {
+        ready(blocks.model(blob.commitment));
+        assert_eq!(resident.status()[0].commitment, blob.commitment);
+        assert!(!resident.status()[0].pinned);
+    }
+}
+
+#[test]
+fn the_least_recently_used_goes_first() {
+    let blobs: Vec<_> = (1..=4).map(|seed| Blob::sample(small(), seed)).collect();
+    let library = library(&blobs.iter().collect::<Vec<_>>());
+    let resident = resident(&library, cpu(0), 3 * len(&blobs[0]));
+    resident.keep(BTreeSet::new());
+    let blocks = resident.models(Purpose::Blocks);
+    for i in [0, 1, 2, 0, 2] {
+        ready(blocks.model(blobs[i].commitment));
+    }
+    ready(blocks.model(blobs[3].commitment));
+    let there: BTreeSet<_> = resident.status().iter().map(|m| m.commitment).collect();
+    let expected = [0, 2, 3].map(|i: usize| blobs[i].commitment);
+    assert_eq!(there, BTreeSet::from(expected));
+}
+
+#[test]
+fn nobody_waits_for_another_models_load() {
+    let (here, slow) = (Blob::sample(small(), 1), Blob::sample(small(), 2));
+    let library = library(&[&here, &slow]);
+    let resident = resident(&library, cpu(0), u64::MAX);
+    let blocks = resident.models(Purpose::Blocks);
+    ready(blocks.model(here.commitment));
+    library.hold(slow.commitment);
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| ready(blocks.model(slow.commitment))))
+            .collect();
+        // The load has begun and does not end, and these go on.
+        std::thread::sleep(Duration::from_millis(50));
+        for _ in 0..100 {
+            let engine = ready(blocks.model(here.commitment));
+            assert_eq!(answer(&*engine, &[1], 2).len(), 2);
+            ready(resident.models(Purpose::Calls).model(here.commitment));
+        }
+        assert!(waiting.iter().all(|thread| !thread.is_finished()));
+        library.release();
+        let engines: Vec<_> = waiting.into_iter().map(|t| t.join().unwrap()).collect();
+        assert!(
+            engines
+                .windows(2)
+                .all(|pair| Arc::ptr_eq(&pair[0], &pair[1]))
+        );
+    });
+}
+
+#[test]
+fn answers_do_not_depend_on_what_is_kept() {
+    let blob = Blob::sample(
+        Dims {
+            max_context: 600,
+            ..small()
+        },
+        3,
+    );
+    let plain = blob.engine(Kernels::scalar());
+    let library = library(&[&blob]);
+    let resident = resident(&library, cpu(8 << 20), u64::MAX);
+    let blocks = resident.models(Purpose::Blocks);
+    let base: Vec<u32> = (0..300).map(|i| (i * 7 + 3) % 37).collect();
+    for round in 0..40usize {
+        // Prompts that begin alike, of lengths around the borders of pages.
+        let n = 60 + (round * 37) % 240;
+        let mut prompt = base[..n].to_vec();
+        if round % 3 == 0 {
+            prompt[n - 1 - round % 20] ^= 1;
+        }
+        let engine = ready(blocks.model(blob.commitment));
+        let expected = answer(&plain, &prompt, 8);
+        assert_eq!(answer(&*engine, &prompt, 8), expected, "{round}");
+    }
+    let stats = resident.prefix_stats(blob.commitment, Purpose::Blocks);
+    let stats = stats.unwrap();
+    assert!(stats.hits > 20 && stats.positions > 20 * 64, "{stats:?}");
+    let calls = resident.prefix_stats(blob.commitment, Purpose::Calls);
+    assert_eq!(calls.unwrap().hits, 0);
+}
+
+/// A backend that starts engines of another model, or panics.
+struct Wrong {
+    cpu: Cpu,
+    other: Arc<Model>,
+    panics: bool,
+    started: AtomicUsize,
+}
+
+impl Backend for Wrong {
+    fn name(&self) -> &str {
+        "wrong"
+    }
+
+    fn beside_weights(&self) -> u64 {
+        0
+    }
+
+    fn start(&self, _: &Arc<Model>, purpose: Purpose) -> Result<Started, Fault> {
+        self.started.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics, "a defect of the backend");
+        self.cpu.start(&self.other, purpose)
+    }
+}
+
+#[test]
+fn a_wrong_engine_is_found_before_it_answers() {
+    let (blob, other) = (Blob::sample(small(), 1), Blob::sample(small(), 2));
+    let wrong = |panics| Wrong {
+        cpu: cpu(0),
+        other: Arc::clone(other.engine(Kernels::scalar()).model()),
+        panics,
+        started: AtomicUsize::new(0),
+    };
+    let library = library(&[&blob]);
+    let checked = resident(&library, wrong(false), u64::MAX);
+    match checked.prepare(blob.commitment) {
+        Err(Fault::Engine(fault)) => {
+            assert!(fault.to_string().contains("different logits"), "{fault}");
+        }
+        _ => panic!("not found"),
+    }
+    assert_eq!(checked.status(), []);
+    // A panic ends the load for all who wait, and the next one begins anew.
+    let panicking = resident(&library, wrong(true), u64::MAX);
+    for _ in 0..2 {
+        let blocks = panicking.models(Purpose::Blocks);
+        match blocks.model(blob.commitment) {
+            Err(Fault::Panic(text)) => assert!(text.contains("a defect"), "{text}"),
+            _ => panic!("no panic"),
+        }
+    }
+    assert_eq!(
+        resident(&library, cpu(0), u64::MAX)
+            .prepare(blob.commitment)
+            .is_ok(),
+        true
+    );
+}
