@@ -8,5 +8,6 @@ pub mod models;
 pub mod names;
 pub mod selftest;
 pub mod serve;
+pub mod shelf;
 pub mod store;
 pub mod watch;

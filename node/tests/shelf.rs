@@ -1,0 +1,83 @@
+//! A watch over a real store: an adopted model comes from a source, is loaded and answers.
+
+mod world;
+
+use blue_node::fetch::{FolderSource, Options as FetchOptions, Source};
+use blue_node::library::Library;
+use blue_node::models::{Purpose, Resident};
+use blue_node::shelf::Shelf;
+use blue_node::store::Store;
+use blue_node::watch::{Options, Progress, Watch};
+use precompile::{Lookup, Models};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use world::{Blob, DELAY, Registry, cpu, eventually, small};
+
+const NAME: [u8; 32] = [7; 32];
+
+/// A folder that offers a blob.
+fn source(folder: &Path, blob: &Blob) -> Arc<dyn Source> {
+    let store = Store::open(folder).unwrap();
+    let path = folder.join("model");
+    std::fs::write(&path, &blob.bytes).unwrap();
+    store
+        .import(&path, None, NonZeroUsize::MIN, &mut |_| ())
+        .unwrap();
+    Arc::new(FolderSource::new(folder))
+}
+
+#[test]
+fn from_a_proposal_to_an_answer_through_the_store() {
+    let blob = Blob::sample(small(), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let sources = vec![source(&folder.path().join("theirs"), &blob)];
+    let ours = folder.path().join("ours");
+    let store = Store::open(&ours).unwrap();
+    let shelf = Arc::new(Shelf::new(store, sources, FetchOptions::default()));
+    let library: Arc<dyn Library> = Arc::clone(&shelf) as _;
+    let resident = Arc::new(Resident::new(library, Arc::new(cpu(0)), u64::MAX));
+    let options = Options {
+        retry: Duration::ZERO,
+        ..Options::default()
+    };
+    let mut watch = Watch::new(Arc::clone(&resident), options);
+    let mut registry = Registry::new();
+    registry.propose(&NAME, 1, &blob);
+    for (topics, data) in &registry.0.logs {
+        watch.log(topics, data);
+    }
+    eventually("ready", || {
+        let models = watch.observe(registry.0.block, &mut registry.state());
+        models.unwrap()[0].progress == Progress::Ready
+    });
+    registry.0.block += DELAY;
+    registry.activate(&NAME, 1);
+    let seen = resident.models(Purpose::Blocks);
+    assert!(matches!(seen.model(blob.commitment), Ok(Lookup::Ready(_))));
+    assert_eq!(shelf.list().unwrap(), [blob.commitment]);
+    // What the chain says of the length is a bound: a source cannot make the node take more.
+    let shelf = Shelf::new(
+        Store::open(folder.path().join("third")).unwrap(),
+        vec![Arc::new(FolderSource::new(&ours))],
+        FetchOptions::default(),
+    );
+    let len = blob.bytes.len() as u64;
+    let go_on = &|_, _| ControlFlow::Continue(());
+    assert!(shelf.fetch(blob.commitment, Some(len - 1), go_on).is_err());
+    assert!(shelf.open(blob.commitment).unwrap().is_none());
+    shelf.fetch(blob.commitment, Some(len), go_on).unwrap();
+    assert!(shelf.open(blob.commitment).unwrap().is_some());
+    shelf.remove(blob.commitment).unwrap();
+    assert!(shelf.list().unwrap().is_empty());
+    // A store beyond the node's own limit.
+    let small = FetchOptions {
+        max_blob_len: 10,
+        ..FetchOptions::default()
+    };
+    let store = Store::open(folder.path().join("fourth")).unwrap();
+    let why = Shelf::new(store, vec![], small).fetch(blob.commitment, Some(len), go_on);
+    assert!(why.unwrap_err().contains("more than the limit of 10"));
+}
