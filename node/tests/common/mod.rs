@@ -1,6 +1,8 @@
 //! A blob, its tree, and sources in memory that do what a test says.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod http;
+
 use blue_node::fetch::{Options, Progress, Request, Source, SourceError};
 use blue_node::store::{Store, What, chunk_range};
 use int_engine::commitment::{Commitment, Tree};
@@ -36,7 +38,7 @@ pub fn options() -> Options {
         connections: NonZeroUsize::new(2).unwrap(),
         tries: NonZeroU32::new(3).unwrap(),
         backoff: Duration::from_millis(5),
-        stall: Duration::from_millis(300),
+        stall: Duration::from_millis(500),
         least_rate: 64 << 20,
         patience: Duration::from_millis(50),
         run: 256 << 10,
