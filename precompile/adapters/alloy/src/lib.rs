@@ -1,6 +1,7 @@
 //! The model registry and inference (`spec/6`) as precompiles of alloy-evm.
 //!
-//! [`install_into`] puts both into an EVM for the block that it was made for; [`install`] puts them into a map. A fault of
+//! [`BlueEvmFactory`] makes EVMs with both, for nodes that take an EVM factory. Beneath it, [`install_into`] puts both into an
+//! EVM for the block that it was made for, and [`install`] into a map. A fault of
 //! this machine is the EVM's fatal error, and trips the latch: block importers may take that error for the block's, so ask
 //! the latch before any verdict (spec 6.9).
 //!
@@ -83,6 +84,10 @@
 //! ```
 
 #![forbid(unsafe_code)]
+
+mod factory;
+
+pub use factory::BlueEvmFactory;
 
 use alloy_evm::precompiles::{DynPrecompile, PrecompileInput, PrecompilesMap};
 use alloy_evm::{Evm, EvmInternals};

@@ -4,6 +4,7 @@ mod bytecode;
 #[path = "../../../../tests/common/mod.rs"]
 mod chain;
 mod cost;
+mod factory;
 mod flows;
 mod governance;
 mod kinds;
