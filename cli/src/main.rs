@@ -9,6 +9,8 @@ mod backend;
 mod blob_file;
 mod bundle;
 mod cmd;
+mod contract;
+mod deployed;
 mod embedded;
 mod failure;
 mod files;
@@ -17,8 +19,10 @@ mod loaded;
 mod output;
 mod progress;
 mod reference;
+mod rpc;
 mod sniff;
 mod source_file;
+mod wallet;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -59,6 +63,8 @@ enum Command {
     Kat(cmd::kat::Args),
     Bench(cmd::bench::Args),
     Chain(cmd::chain::Args),
+    Call(cmd::call::Args),
+    Ask(cmd::ask::Args),
 }
 
 fn main() -> ExitCode {
@@ -85,6 +91,8 @@ fn main() -> ExitCode {
         Command::Kat(args) => cmd::kat::run(args),
         Command::Bench(args) => cmd::bench::run(args),
         Command::Chain(args) => cmd::chain::run(args),
+        Command::Call(args) => cmd::call::run(&args),
+        Command::Ask(args) => cmd::ask::run(&args),
     });
     match outcome {
         Ok(Ok(())) => ExitCode::SUCCESS,

@@ -6,7 +6,9 @@ use std::process::Stdio;
 
 use common::{blue, error_of, run, text_of};
 
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 26] = [
+    &["ask"],
+    &["call"],
     &["bench"],
     &["chain"],
     &["chain", "genesis"],

@@ -1,6 +1,8 @@
 //! The subcommands, one a file.
 
+pub(crate) mod ask;
 pub(crate) mod bench;
+pub(crate) mod call;
 pub(crate) mod chain;
 pub(crate) mod chat;
 pub(crate) mod commit;

@@ -97,7 +97,7 @@ fn record(blob: Option<&Path>) -> Outcome<Record> {
 
 /// A name in the registry: 32 bytes, not all zero.
 #[derive(Clone, Copy)]
-struct Name([u8; 32]);
+pub(crate) struct Name(pub(crate) [u8; 32]);
 
 impl FromStr for Name {
     type Err = String;
@@ -117,6 +117,6 @@ fn text_name(text: &str) -> [u8; 32] {
 }
 
 /// The name that is used when none is given.
-fn default_name() -> [u8; 32] {
+pub(crate) fn default_name() -> [u8; 32] {
     text_name("blue")
 }
