@@ -65,6 +65,7 @@ enum Command {
     Chain(cmd::chain::Args),
     Call(cmd::call::Args),
     Ask(cmd::ask::Args),
+    Devnet(cmd::devnet::Args),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         Command::Chain(args) => cmd::chain::run(args),
         Command::Call(args) => cmd::call::run(&args),
         Command::Ask(args) => cmd::ask::run(&args),
+        Command::Devnet(args) => cmd::devnet::run(args),
     });
     match outcome {
         Ok(Ok(())) => ExitCode::SUCCESS,

@@ -7,6 +7,7 @@ pub(crate) mod chain;
 pub(crate) mod chat;
 pub(crate) mod commit;
 pub(crate) mod demo;
+pub(crate) mod devnet;
 pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod generate;

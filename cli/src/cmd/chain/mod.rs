@@ -112,7 +112,7 @@ impl FromStr for Name {
 }
 
 /// The name of a text, for a model that will have upgrades.
-fn text_name(text: &str) -> [u8; 32] {
+pub(crate) fn text_name(text: &str) -> [u8; 32] {
     keccak256(text.as_bytes())
 }
 

@@ -1,0 +1,165 @@
+//! `blue devnet`: a local chain with the precompiles, for contracts and clients.
+
+mod banner;
+mod models;
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use blue_devnet::database::{Database, MemoryDatabase};
+use blue_devnet::rpc::{Limits, Mining, Options, Server};
+use blue_devnet::{Chain, Config, Genesis};
+
+use crate::failure::{Code, Context, Failure, Outcome};
+use crate::loaded::{RunArgs, parse_threads};
+use crate::progress::Progress;
+
+const HELP: &str = "\
+Examples:
+  blue devnet
+  blue devnet --blob model.blob --block-time 2
+  blue devnet --port 0 --json
+
+Ethereum's JSON-RPC over HTTP and WebSocket on one port, with the model registry and inference at their addresses. The
+ten accounts of Anvil and Hardhat own 10,000 ether each; their keys are public. The first is the registry's only admin.
+Every blob is active from block 0 on: the first under the name that `blue chain name blue` prints, the others under those
+of their files' names without the ending. Without --blob it is the model inside this program.
+
+A block is sealed for each transaction, or every --block-time seconds. The chain is in memory and ends with the command.
+Calls on old blocks go back 256 blocks. State overrides, proofs and traces are not supported.
+
+When this machine cannot finish an execution (a blob is missing or memory runs out), nothing is sealed, clients are told
+why, and the command ends with exit code 1.
+--json prints one line when the chain is ready: url, chain_id, registry, inference, accounts (address, key) and models
+(text, name, version, commitment).";
+
+/// Run a local chain with the precompiles.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    /// A blob that is served; once for each [default: the embedded model]
+    #[arg(long = "blob", value_name = "FILE")]
+    blobs: Vec<PathBuf>,
+    /// The address to listen on
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    host: IpAddr,
+    /// The port to listen on; 0 for any that is free
+    #[arg(long, value_name = "N", default_value = "8545")]
+    port: u16,
+    /// The chain's id
+    #[arg(long, value_name = "N", default_value = "31337", value_parser = clap::value_parser!(u64).range(1..=9_007_199_254_740_991))]
+    chain_id: u64,
+    /// Seconds between blocks [default: a block for each transaction]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    block_time: Option<u64>,
+    /// Gas of a block
+    #[arg(long, value_name = "GAS", default_value = "30000000", value_parser = clap::value_parser!(u64).range(1_000_000..=1_000_000_000))]
+    gas_limit: u64,
+    /// Blocks between a passed adoption and its activation
+    #[arg(long, value_name = "BLOCKS", default_value = "2", value_parser = clap::value_parser!(u64).range(1..=4_294_967_295))]
+    delay: u64,
+    /// Blocks for which a round of votes is open
+    #[arg(long, value_name = "BLOCKS", default_value = "100", value_parser = clap::value_parser!(u64).range(1..=4_294_967_295))]
+    window: u64,
+    /// Let pages of any origin ask
+    #[arg(long)]
+    cors: bool,
+    /// Calls that run at a time
+    #[arg(long, value_name = "N", default_value = "2", value_parser = parse_threads)]
+    calls: NonZeroUsize,
+    #[command(flatten)]
+    run: RunArgs,
+    /// Print one line of JSON when the chain is ready
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    // Warnings of the libraries; a second subscriber is none.
+    let _ = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(tracing::Level::WARN)
+        .try_init();
+    let progress = Progress::new(args.json);
+    let served = models::load(&args.blobs, &args.run, progress)?;
+    let mut genesis = Genesis {
+        chain_id: args.chain_id,
+        gas_limit: args.gas_limit,
+        models: served.adoptions(),
+        ..Genesis::default()
+    };
+    genesis.governance.delay = args.delay;
+    genesis.governance.window = args.window;
+    let database: Box<dyn Database> = Box::new(MemoryDatabase::default());
+    let chain = Chain::new(Config {
+        genesis,
+        database,
+        models: served.blocks.clone(),
+        call_models: served.calls.clone(),
+    });
+    let chain = Arc::new(chain.or_input("the chain cannot begin")?);
+    let options = Options {
+        address: SocketAddr::new(args.host, args.port),
+        mining: args.block_time.map_or(Mining::Instant, |seconds| {
+            Mining::Every(Duration::from_secs(seconds))
+        }),
+        cors: args.cors,
+        limits: Limits {
+            calls: args.calls.get(),
+            call_gas: args.gas_limit,
+            ..Limits::default()
+        },
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .or_runtime("cannot start the server's threads")?;
+    runtime.block_on(serve(&args, &served, chain, options, progress))
+}
+
+async fn serve(
+    args: &Args,
+    served: &models::Served,
+    chain: Arc<Chain>,
+    options: Options,
+    progress: Progress,
+) -> Outcome {
+    let address = options.address;
+    let server = Server::start(chain, options).await.map_err(|error| {
+        let said = anyhow::Error::new(error).context(format!("cannot listen on {address}"));
+        Failure::new(Code::Runtime, said).hint("choose another port with --port")
+    })?;
+    banner::print(args, served, server.address())?;
+    tokio::select! {
+        fault = server.fault() => {
+            progress.note("stopping: this machine cannot finish an execution; no block was sealed");
+            server.stop().await;
+            let said = anyhow::Error::new(fault).context("the chain stands still");
+            Err(Failure::new(Code::Runtime, said)
+                .hint("the chain is as it was before; put the cause right and start again"))
+        }
+        signal = interrupted() => {
+            signal.or_runtime("cannot wait for a signal")?;
+            server.stop().await;
+            Ok(())
+        }
+    }
+}
+
+/// Waits until somebody ends the command.
+async fn interrupted() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            done = tokio::signal::ctrl_c() => done,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}

@@ -1,0 +1,200 @@
+//! From transactions to a block.
+
+use super::{Chain, Snapshot, lock};
+use crate::block::{Block, Receipt, SentTx};
+use crate::database::WINDOW;
+use crate::error::{BadTransaction, Error};
+use crate::execute::{Engines, Kind, transact, tx_env};
+use crate::state::{Change, Pending, State, View};
+use alloy_consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
+use alloy_consensus::{EMPTY_OMMER_ROOT_HASH, EMPTY_ROOT_HASH, Header, TxType, Typed2718};
+use alloy_consensus::{Eip658Value, Transaction, TxReceipt};
+use alloy_eips::eip1559::BaseFeeParams;
+use alloy_eips::eip7685::EMPTY_REQUESTS_HASH;
+use alloy_primitives::{B256, Bloom, keccak256};
+use revm::context::result::EVMError;
+use std::sync::{Arc, PoisonError};
+
+/// The header of the block after `parent` as far as it is known before the execution.
+pub(super) fn next_header(parent: &Block, timestamp: u64) -> Header {
+    let before = &parent.header;
+    Header {
+        parent_hash: parent.hash,
+        ommers_hash: EMPTY_OMMER_ROOT_HASH,
+        number: before.number.saturating_add(1),
+        timestamp,
+        gas_limit: before.gas_limit,
+        base_fee_per_gas: before.next_block_base_fee(BaseFeeParams::ethereum()),
+        // What PREVRANDAO gives: the same on every node that follows the chain.
+        mix_hash: keccak256(parent.hash),
+        extra_data: "blue".as_bytes().into(),
+        withdrawals_root: Some(EMPTY_ROOT_HASH),
+        blob_gas_used: Some(0),
+        excess_blob_gas: Some(0),
+        parent_beacon_block_root: Some(B256::ZERO),
+        requests_hash: Some(EMPTY_REQUESTS_HASH),
+        ..Header::default()
+    }
+}
+
+/// Where the transactions of a block come from.
+pub(super) trait Source {
+    /// The next one.
+    fn next(&mut self, state: &State, header: &Header) -> Option<SentTx>;
+
+    /// Told of one that can have no place in this block; whether others may.
+    fn refused(&mut self, tx: SentTx, reason: BadTransaction) -> Result<(), Error>;
+}
+
+/// A block that was executed.
+pub(super) struct Executed {
+    pub(super) block: Block,
+    state: State,
+    changes: Vec<Change>,
+}
+
+fn receipt(
+    tx: &SentTx,
+    success: bool,
+    cumulative_gas_used: u64,
+    logs: Vec<revm::primitives::Log>,
+) -> Receipt {
+    let receipt = alloy_consensus::Receipt {
+        status: Eip658Value::Eip658(success),
+        cumulative_gas_used,
+        logs,
+    };
+    let kind = TxType::try_from(tx.ty()).unwrap_or(TxType::Legacy);
+    Receipt::from_typed(kind, receipt.with_bloom())
+}
+
+impl Chain {
+    /// Executes the transactions of a block.
+    pub(super) fn execute(
+        &self,
+        parent: &Snapshot,
+        mut header: Header,
+        source: &mut dyn Source,
+    ) -> Result<Executed, Error> {
+        self.latch.check().map_err(Error::Fault)?;
+        let engines = Engines {
+            models: &self.models,
+            latch: &self.latch,
+        };
+        let mut pending = Pending::new(parent.state.clone());
+        let (mut transactions, mut receipts) = (Vec::new(), Vec::new());
+        while let Some(tx) = source.next(pending.state(), &header) {
+            if tx.gas_limit() > header.gas_limit.saturating_sub(header.gas_used) {
+                let most = header.gas_limit - header.gas_used;
+                let found = tx.gas_limit();
+                source.refused(tx, BadTransaction::GasLimit { found, most })?;
+                break;
+            }
+            let view = View {
+                state: pending.state(),
+                hashes: &|number| self.block_hash(number),
+            };
+            let env = tx_env(&tx);
+            let done = transact(
+                view,
+                self.chain_id,
+                &header,
+                &engines,
+                env,
+                Kind::Transaction,
+            );
+            // Before any verdict on the transaction: a fault looks like an error of the execution.
+            self.latch.check().map_err(Error::Fault)?;
+            let done = match done {
+                Ok(done) => done,
+                Err(EVMError::Transaction(reason)) => {
+                    source.refused(tx, BadTransaction::Invalid(reason.to_string()))?;
+                    continue;
+                }
+                Err(error) => return Err(Error::Evm(error.to_string())),
+            };
+            pending.commit(done.state);
+            header.gas_used += done.result.tx_gas_used();
+            let success = done.result.is_success();
+            let logs = done.result.into_logs();
+            receipts.push(receipt(&tx, success, header.gas_used, logs));
+            transactions.push(tx);
+        }
+        let (state, changes) = pending.settle();
+        header.state_root = state.root();
+        header.receipts_root = calculate_receipt_root(&receipts);
+        let inner: Vec<_> = transactions.iter().map(|tx: &SentTx| tx.inner()).collect();
+        header.transactions_root = calculate_transaction_root(&inner);
+        let join = |bloom: Bloom, receipt: &Receipt| bloom | receipt.bloom();
+        header.logs_bloom = receipts.iter().fold(Bloom::ZERO, join);
+        Ok(Executed {
+            block: Block::new(header, transactions, receipts),
+            state,
+            changes,
+        })
+    }
+
+    /// Keeps an executed block as the newest.
+    pub(super) fn keep(&self, executed: Executed) -> Result<Arc<Block>, Error> {
+        self.latch.check().map_err(Error::Fault)?;
+        let block = Arc::new(executed.block);
+        self.database
+            .append(self.chain_id, &block, &executed.changes)?;
+        let snapshot = Arc::new(Snapshot {
+            block: block.clone(),
+            state: executed.state,
+        });
+        lock(&self.pool).prune(&snapshot.state);
+        let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+        recent.push_back(snapshot);
+        while recent.len() > WINDOW + 1 {
+            recent.pop_front();
+        }
+        drop(recent);
+        self.heads.send_replace(block.header.number);
+        Ok(block)
+    }
+
+    /// Seals a block of at most `most` of the transactions that wait.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] when this machine cannot finish a transaction: then no block is sealed, the transactions wait on,
+    /// and nothing is sealed before [`Chain::clear_fault`]. [`Error::Time`] when the time, in seconds, does not come after
+    /// the newest block's.
+    pub fn seal(&self, timestamp: u64, most: usize) -> Result<Arc<Block>, Error> {
+        let _one_at_a_time = lock(&self.sealing);
+        let head = self.head();
+        let parent = head.block.header.timestamp;
+        if timestamp <= parent {
+            let given = timestamp;
+            return Err(Error::Time { given, parent });
+        }
+        let header = next_header(&head.block, timestamp);
+        let mut waiting = FromPool { chain: self, most };
+        let executed = self.execute(&head, header, &mut waiting)?;
+        self.keep(executed)
+    }
+}
+
+struct FromPool<'a> {
+    chain: &'a Chain,
+    most: usize,
+}
+
+impl Source for FromPool<'_> {
+    fn next(&mut self, state: &State, header: &Header) -> Option<SentTx> {
+        self.most = self.most.checked_sub(1)?;
+        let base_fee = header.base_fee_per_gas.unwrap_or_default();
+        lock(&self.chain.pool).next(state, base_fee)
+    }
+
+    fn refused(&mut self, tx: SentTx, reason: BadTransaction) -> Result<(), Error> {
+        // What does not fit this block waits for the next one.
+        if !matches!(reason, BadTransaction::GasLimit { .. }) {
+            tracing::warn!(hash = %tx.hash(), %reason, "a transaction that waited cannot be executed");
+            lock(&self.chain.pool).discard(&tx);
+            self.most = self.most.saturating_add(1);
+        }
+        Ok(())
+    }
+}

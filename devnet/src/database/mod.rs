@@ -1,0 +1,85 @@
+//! Where a chain's blocks and state are kept.
+
+mod memory;
+
+pub use memory::MemoryDatabase;
+
+use crate::block::Block;
+use crate::state::{Change, State};
+use alloy_primitives::B256;
+use std::sync::Arc;
+
+/// Blocks whose state can be asked, beside the newest.
+pub const WINDOW: usize = 256;
+
+/// The database failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// Reading or writing failed.
+    #[error("the database: {0}")]
+    Failed(String),
+    /// It holds something that it never writes.
+    #[error("the database is damaged: {0}")]
+    Damaged(String),
+    /// It belongs to another chain.
+    #[error(
+        "the database is of {found}, this chain is {expected}: name another file, or the settings it was made with"
+    )]
+    OtherChain {
+        /// What was asked for.
+        expected: String,
+        /// What it holds.
+        found: String,
+    },
+}
+
+/// What a database holds when it is opened.
+#[derive(Debug)]
+pub struct Stored {
+    /// The chain's id.
+    pub chain_id: u64,
+    /// Hash of block 0.
+    pub genesis: B256,
+    /// The newest block.
+    pub head: Arc<Block>,
+    /// States after the newest blocks, the newest last, at most [`WINDOW`] and one.
+    pub states: Vec<State>,
+}
+
+/// Blocks and state of one chain. A block is there as a whole or not at all.
+pub trait Database: Send + Sync {
+    /// What is there; `None` in a new database.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn load(&self) -> Result<Option<Stored>, DatabaseError>;
+
+    /// Adds a block and what it did to the state. The first one is block 0 of the chain with this id.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing of the block is there.
+    fn append(
+        &self,
+        chain_id: u64,
+        block: &Arc<Block>,
+        changes: &[Change],
+    ) -> Result<(), DatabaseError>;
+
+    /// A block by number.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn block(&self, number: u64) -> Result<Option<Arc<Block>>, DatabaseError>;
+
+    /// The number of a block by its hash.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn number(&self, hash: &B256) -> Result<Option<u64>, DatabaseError>;
+
+    /// Where a transaction is: number of the block, index in it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn transaction(&self, hash: &B256) -> Result<Option<(u64, usize)>, DatabaseError>;
+}

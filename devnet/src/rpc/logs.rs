@@ -1,0 +1,152 @@
+//! Events: queries, and filters that are asked again and again.
+
+use super::args::Args;
+use super::chain::number;
+use super::convert;
+use super::failure::{Answer, bad, refused};
+use super::filters::Kind;
+use super::node::{Module, Node, Registered, lock, quick};
+use crate::block::Block;
+use alloy_primitives::{B256, U64};
+use alloy_rpc_types_eth::{Filter, FilterBlockOption, FilterChanges, Log};
+use std::ops::RangeInclusive;
+
+/// The events of a block that a filter wants.
+pub(super) fn of_block(block: &Block, filter: &Filter) -> Vec<Log> {
+    if !filter.matches_bloom(block.header.logs_bloom) {
+        return vec![];
+    }
+    let all = (0..block.transactions.len()).flat_map(|index| convert::logs(block, index));
+    all.filter(|log| filter.matches(&log.inner)).collect()
+}
+
+/// The blocks that a filter names.
+fn range(node: &Node, filter: &Filter) -> Answer<RangeInclusive<u64>> {
+    let head = node.chain.head().block.header.number;
+    match filter.block_option {
+        FilterBlockOption::AtBlockHash(hash) => {
+            let at = node.chain.number(&hash)?;
+            let at = at.ok_or_else(|| refused("unknown block"))?;
+            Ok(at..=at)
+        }
+        FilterBlockOption::Range {
+            from_block,
+            to_block,
+        } => {
+            let from = from_block.map_or(head, |tag| number(node, tag));
+            let to = to_block.map_or(head, |tag| number(node, tag));
+            if from > to {
+                return Err(bad(format!("invalid block range: from {from} to {to}")));
+            }
+            Ok(from..=to.min(head))
+        }
+    }
+}
+
+fn logs(node: &Node, filter: &Filter, blocks: RangeInclusive<u64>) -> Answer<Vec<Log>> {
+    let most = node.limits.log_blocks;
+    let count = blocks.end().saturating_sub(*blocks.start());
+    if count >= most {
+        return Err(bad(format!(
+            "the query spans more than {most} blocks, ask for fewer"
+        )));
+    }
+    let mut found = Vec::new();
+    for number in blocks {
+        let Some(block) = node.chain.block(number)? else {
+            break;
+        };
+        found.extend(of_block(&block, filter));
+        if found.len() > node.limits.logs {
+            let most = node.limits.logs;
+            return Err(bad(format!(
+                "more than {most} events, ask for fewer blocks"
+            )));
+        }
+    }
+    Ok(found)
+}
+
+/// What came since the filter was asked last.
+fn changes(node: &Node, id: u64) -> Answer<FilterChanges> {
+    let head = node.chain.head().block.header.number;
+    let (kind, from) = lock(&node.filters).visit(id, head)?;
+    match kind {
+        Kind::Logs(filter) => {
+            let (mut first, mut last) = (from, head);
+            if let FilterBlockOption::Range {
+                from_block,
+                to_block,
+            } = filter.block_option
+            {
+                let of = |tag: alloy_eips::BlockNumberOrTag| tag.as_number();
+                first = first.max(from_block.and_then(of).unwrap_or(0));
+                last = last.min(to_block.and_then(of).unwrap_or(u64::MAX));
+            }
+            match first > last {
+                true => Ok(FilterChanges::Logs(vec![])),
+                false => logs(node, &filter, first..=last).map(FilterChanges::Logs),
+            }
+        }
+        Kind::Blocks => {
+            let most = node.limits.log_blocks;
+            let last = head.min(from.saturating_add(most));
+            let mut hashes = Vec::new();
+            for number in from..=last {
+                hashes.extend(node.chain.block(number)?.map(|block| block.hash));
+            }
+            Ok(FilterChanges::Hashes(hashes))
+        }
+        Kind::Transactions => {
+            let mut hashes: Vec<B256> = Vec::new();
+            for number in from..=head {
+                let Some(block) = node.chain.block(number)? else {
+                    break;
+                };
+                hashes.extend(block.transactions.iter().map(|tx| *tx.hash()));
+                if hashes.len() > node.limits.logs {
+                    break;
+                }
+            }
+            Ok(FilterChanges::Hashes(hashes))
+        }
+    }
+}
+
+fn add(node: &Node, kind: Kind) -> Answer<U64> {
+    let next = node.chain.head().block.header.number.saturating_add(1);
+    lock(&node.filters).add(kind, next).map(U64::from)
+}
+
+pub(super) fn register(m: &mut Module) -> Registered {
+    quick(m, "eth_getLogs", |node, params| {
+        let filter: Filter = Args::new(params, 1)?.required("filter")?;
+        logs(node, &filter, range(node, &filter)?)
+    })?;
+    quick(m, "eth_newFilter", |node, params| {
+        let filter: Filter = Args::new(params, 1)?.required("filter")?;
+        if matches!(filter.block_option, FilterBlockOption::AtBlockHash(_)) {
+            return Err(bad("a filter that is kept has no block hash"));
+        }
+        add(node, Kind::Logs(Box::new(filter)))
+    })?;
+    quick(m, "eth_newBlockFilter", |node, _| add(node, Kind::Blocks))?;
+    quick(m, "eth_newPendingTransactionFilter", |node, _| {
+        add(node, Kind::Transactions)
+    })?;
+    quick(m, "eth_getFilterChanges", |node, params| {
+        let id: U64 = Args::new(params, 1)?.required("filter")?;
+        changes(node, id.to())
+    })?;
+    quick(m, "eth_getFilterLogs", |node, params| {
+        let id: U64 = Args::new(params, 1)?.required("filter")?;
+        match lock(&node.filters).kind(id.to())? {
+            Kind::Logs(filter) => logs(node, &filter, range(node, &filter)?),
+            _ => Err(bad("that filter is not one of events")),
+        }
+    })?;
+    quick(m, "eth_uninstallFilter", |node, params| {
+        let id: U64 = Args::new(params, 1)?.required("filter")?;
+        Ok(lock(&node.filters).remove(id.to()))
+    })
+}
