@@ -11,10 +11,10 @@ use super::call::answer_rows;
 use super::chain::{Name, default_name};
 use crate::contract::{self, Answered};
 use crate::deployed::{self, Asked, Prompt, PromptArgs, refused};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
 use crate::output;
 use crate::progress::Progress;
-use crate::rpc::{Call, Client, Receipt, RpcArgs};
+use crate::rpc::{Call, Client, Error, Receipt, RpcArgs};
 use crate::wallet::Key;
 
 const HELP: &str = "\
@@ -155,7 +155,12 @@ fn ask(args: &Args, client: &Client, key: Option<&Key>) -> Outcome<Done> {
         ..Call::new(args.contract, &data)
     };
     let estimate = client.estimate_gas(&call, None);
-    let estimate = estimate.map_err(|e| refused(e, args.json))?;
+    let estimate = estimate.map_err(|e| match e {
+        Error::Node { .. } if args.gas.is_some() && e.reverted().is_none() => {
+            Failure::new(Code::Input, e).hint("is --gas too little? Without it the node estimates")
+        }
+        e => refused(e, args.json),
+    })?;
     call.gas = Some(args.gas.unwrap_or(estimate));
     let transaction = match key {
         Some(key) => send_signed(args, client, key, &call, chain_id)?,
