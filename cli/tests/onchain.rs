@@ -303,6 +303,13 @@ fn nothing_is_sent_that_would_revert_or_to_nobody() {
         error_of(&mut blue(ask(&node, &[])), code);
         assert_eq!(node.sent(), 0, "{wrong}");
     }
+    let node = Node::new(|method, params| {
+        let given = params[0]["gas"] == "0x7530";
+        (method == "eth_estimateGas" && given)
+            .then(|| json!({"code": -32000, "message": "out of gas"}))
+    });
+    let said = error_of(&mut blue(ask(&node, &["--gas", "30000"])), 2);
+    assert!(said.contains("--gas") && node.sent() == 0, "{said}");
     let node = Node::new(|_, _| None);
     let said = error_of(&mut blue(ask(&node, &["--chain-id", "1"])), 3);
     assert!(said.contains("31337") && node.sent() == 0, "{said}");

@@ -6,6 +6,9 @@ use std::thread::JoinHandle;
 
 use super::*;
 
+/// The bytes of an answer to a request.
+type Answer = Box<dyn Fn(&Value) -> Vec<u8> + Send>;
+
 /// Answers one request a connection with the bytes that `answer` makes of the request's JSON.
 struct Node {
     url: String,
@@ -13,7 +16,7 @@ struct Node {
 }
 
 impl Node {
-    fn new(answers: Vec<Box<dyn Fn(&Value) -> Vec<u8> + Send>>) -> Self {
+    fn new(answers: Vec<Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/key", listener.local_addr().unwrap());
         let thread = std::thread::spawn(move || {
