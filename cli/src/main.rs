@@ -66,6 +66,7 @@ enum Command {
     Call(cmd::call::Args),
     Ask(cmd::ask::Args),
     Devnet(cmd::devnet::Args),
+    Blob(cmd::blob::Args),
 }
 
 fn main() -> ExitCode {
@@ -95,6 +96,7 @@ fn main() -> ExitCode {
         Command::Call(args) => cmd::call::run(&args),
         Command::Ask(args) => cmd::ask::run(&args),
         Command::Devnet(args) => cmd::devnet::run(args),
+        Command::Blob(args) => cmd::blob::run(args),
     });
     match outcome {
         Ok(Ok(())) => ExitCode::SUCCESS,

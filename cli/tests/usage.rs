@@ -6,9 +6,16 @@ use std::process::Stdio;
 
 use common::{blue, error_of, run, text_of};
 
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 33] = [
     &["ask"],
     &["call"],
+    &["blob"],
+    &["blob", "serve"],
+    &["blob", "fetch"],
+    &["blob", "import"],
+    &["blob", "list"],
+    &["blob", "scrub"],
+    &["blob", "remove"],
     &["bench"],
     &["chain"],
     &["chain", "genesis"],

@@ -4,7 +4,7 @@ mod common;
 
 use blue_node::fetch::{FetchError, HttpSource, Report, Source, SourceError, Trouble, fetch};
 use blue_node::store::Store;
-use common::http::{Act, Hostile, hostile, serve, stocked};
+use common::http::{Act, Hostile, hostile, serve, serve_within, stocked};
 use common::{BLOB, commitment, options, published, quiet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -297,4 +297,46 @@ fn only_published_names_are_served() {
         assert!(head.starts_with("http/1.1 4"), "{path}: {head}");
         assert!(!String::from_utf8_lossy(&body).contains("secret"), "{path}");
     }
+}
+
+#[test]
+fn connections_are_bounded_and_silent_ones_are_closed() {
+    let home = tempfile::tempdir().unwrap();
+    let limits = blue_node::serve::Limits {
+        connections: std::num::NonZeroUsize::new(2).unwrap(),
+        idle: Duration::from_millis(400),
+    };
+    let served = serve_within(stocked(home.path()), limits);
+    let host = served.address.trim_start_matches("http://");
+    let connect = || TcpStream::connect(host).unwrap();
+    // One says nothing, one asks for the blob and takes nothing of it; the system's buffers hold less than 20 blobs.
+    let start = Instant::now();
+    let mut silent = connect();
+    let mut idle = connect();
+    let hex = &commitment().to_string()[2..];
+    let request = format!("GET /{hex}.blob HTTP/1.1\r\nHost: x\r\n\r\n").repeat(20);
+    idle.write_all(request.as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    // Both places are taken: a third waits until one of them is closed.
+    let (head, body) = ask(&served.address, &format!("GET /{hex}.blob HTTP/1.1"));
+    assert!(head.starts_with("http/1.1 200") && body == BLOB);
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_millis(390), "{waited:?}");
+    assert!(waited < Duration::from_secs(10), "{waited:?}");
+    let mut rest = vec![];
+    assert_eq!(silent.read_to_end(&mut rest).unwrap_or(0), 0);
+    // What was in the buffers arrives, and not all 20 blobs.
+    let _ = idle.read_to_end(&mut rest);
+    assert!(rest.len() < 20 * BLOB.len());
+    // A slow reader that keeps reading is served to its end.
+    let mut slow = connect();
+    let request = format!("GET /{hex}.leaves HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+    for piece in request.as_bytes().chunks(16) {
+        slow.write_all(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    slow.write_all(b"\r\n").unwrap();
+    let mut answer = vec![];
+    slow.read_to_end(&mut answer).unwrap();
+    assert!(answer.ends_with(&common::leaves()));
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod ask;
 pub(crate) mod bench;
+pub(crate) mod blob;
 pub(crate) mod call;
 pub(crate) mod chain;
 pub(crate) mod chat;

@@ -8,18 +8,80 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State as Shared};
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use std::fmt::Write as _;
+use std::future::Future;
+use std::io;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
 use tower_http::services::fs::ServeFile;
+
+mod connections;
+
+/// What a server allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections at once; others wait.
+    pub connections: NonZeroUsize,
+    /// A connection on which nothing moves for so long is closed.
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: NonZeroUsize::new(256).unwrap_or(NonZeroUsize::MIN),
+            idle: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Serves [`router`] on `listener` until `end` is ready and the open transfers are over.
+///
+/// # Errors
+/// What the system says of the listener.
+pub async fn serve(
+    listener: TcpListener,
+    store: Arc<Store>,
+    limits: &Limits,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let listener = connections::Bounded::new(listener, limits.connections.get(), limits.idle);
+    axum::serve(listener, router(store))
+        .with_graceful_shutdown(end)
+        .await
+}
 
 /// The routes over a store, which may be open for reading only.
 pub fn router(store: Arc<Store>) -> Router {
     Router::new()
         .route("/", get(list))
         .route("/{name}", get(file))
+        .layer(middleware::from_fn(log))
         .with_state(store)
+}
+
+/// One event for each request; refused ones are warnings.
+async fn log(request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let path: String = request.uri().path().chars().take(100).collect();
+    let range = request.headers().get(header::RANGE);
+    let range = range
+        .and_then(|r| r.to_str().ok())
+        .unwrap_or("")
+        .to_string();
+    let answer = next.run(request).await;
+    let status = answer.status().as_u16();
+    if answer.status().is_success() || status == 304 {
+        tracing::info!(%method, path, range, status, "request");
+    } else {
+        tracing::warn!(%method, path, range, status, "request");
+    }
+    answer
 }
 
 async fn list(Shared(store): Shared<Arc<Store>>) -> Response {

@@ -1,6 +1,7 @@
 //! Servers: the one of this crate, and one that answers as a test says.
 
 use super::{BLOB, leaves};
+use blue_node::serve::Limits;
 use blue_node::store::Store;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,6 +18,10 @@ pub struct Served {
 }
 
 pub fn serve(store: Store) -> Served {
+    serve_within(store, Limits::default())
+}
+
+pub fn serve_within(store: Store, limits: Limits) -> Served {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -26,8 +31,10 @@ pub fn serve(store: Store) -> Served {
         .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
         .unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let router = blue_node::serve::router(Arc::new(store));
-    runtime.spawn(async move { axum::serve(listener, router).await });
+    runtime.spawn(async move {
+        let store = Arc::new(store);
+        blue_node::serve::serve(listener, store, &limits, std::future::pending()).await
+    });
     Served {
         address,
         _runtime: runtime,
@@ -187,7 +194,12 @@ fn answer(
         range.start,
         range.end - 1
     );
-    let partial = "HTTP/1.1 206 Partial Content\r\n";
+    // Said by every act but honesty: a client must not send its next request into a closed connection.
+    let close = match act {
+        Act::Honest => "",
+        _ => "Connection: close\r\n",
+    };
+    let partial = format!("HTTP/1.1 206 Partial Content\r\n{close}");
     let length = format!("Content-Length: {}\r\n", bytes.len());
     let right = format!("{partial}{place}{length}\r\n");
     let half = &bytes[..bytes.len() / 2];
@@ -229,7 +241,7 @@ fn answer(
             out.write_all(half)
         }
         Act::HalfWithoutLength => {
-            write!(out, "{partial}{place}Connection: close\r\n\r\n")?;
+            write!(out, "{partial}{place}\r\n")?;
             out.write_all(half)
         }
         Act::HalfChunked => {
@@ -238,13 +250,19 @@ fn answer(
             out.write_all(b"0\r\n\r\n")
         }
         Act::ClosedAtOnce => Ok(()),
-        Act::Status(status) => write!(out, "HTTP/1.1 {status} No\r\nContent-Length: 4\r\n\r\nnope"),
+        Act::Status(status) => write!(
+            out,
+            "HTTP/1.1 {status} No\r\n{close}Content-Length: 4\r\n\r\nnope"
+        ),
         Act::Loop => write!(
             out,
-            "HTTP/1.1 302 Found\r\nLocation: /x.blob\r\nContent-Length: 0\r\n\r\n"
+            "HTTP/1.1 302 Found\r\n{close}Location: /x.blob\r\nContent-Length: 0\r\n\r\n"
         ),
         Act::IgnoresRanges => {
-            write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {total}\r\n\r\n")?;
+            write!(
+                out,
+                "HTTP/1.1 200 OK\r\n{close}Content-Length: {total}\r\n\r\n"
+            )?;
             out.write_all(bytes)
         }
         Act::NoContentRange => {
@@ -266,7 +284,7 @@ fn answer(
             out.write_all(b"x")
         }
         Act::MoreWithoutLength => {
-            write!(out, "{partial}{place}Connection: close\r\n\r\n")?;
+            write!(out, "{partial}{place}\r\n")?;
             out.write_all(bytes)?;
             out.write_all(b"x")
         }

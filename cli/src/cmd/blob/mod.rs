@@ -1,0 +1,182 @@
+//! `blue blob`: blobs by commitment in a folder, served, fetched from sources that nobody has to trust.
+
+mod bars;
+mod fetch;
+mod import;
+mod list;
+mod remove;
+mod scrub;
+mod serve;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blue_node::fetch::{FetchError, FolderSource, HttpSource, Source, SourceReport};
+use blue_node::store::{Store, StoreError};
+use serde_json::{Value, json};
+
+use crate::failure::{Code, Context, Failure, Outcome};
+use crate::output;
+
+const HELP: &str = "\
+Examples:
+  blue blob import model.blob --store blobs
+  blue blob serve --store blobs --listen 127.0.0.1:9000
+  blue blob fetch 0x… --store other --from http://127.0.0.1:9000 --from /mnt/blobs
+  blue blob list --store other
+  blue blob scrub --store other --from http://127.0.0.1:9000
+
+A store is a folder: <64 digits>.blob and <64 digits>.leaves for each blob, partial/ for what is not whole yet,
+damaged/ for what the disk has changed. Any file server that answers range requests can offer such a folder.";
+
+/// Blobs by commitment: keep, serve and fetch them.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    Serve(serve::Args),
+    Fetch(fetch::Args),
+    Import(import::Args),
+    List(list::Args),
+    Scrub(scrub::Args),
+    Remove(remove::Args),
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    match args.action {
+        Action::Serve(args) => serve::run(&args),
+        Action::Fetch(args) => fetch::run(&args),
+        Action::Import(args) => import::run(&args),
+        Action::List(args) => list::run(&args),
+        Action::Scrub(args) => scrub::run(&args),
+        Action::Remove(args) => remove::run(&args),
+    }
+}
+
+/// The folder.
+#[derive(clap::Args)]
+struct StoreArg {
+    /// The folder of the store
+    #[arg(long, value_name = "DIR")]
+    store: PathBuf,
+}
+
+impl StoreArg {
+    /// For writing; made if it is not there.
+    fn open(&self) -> Outcome<Store> {
+        Store::open(&self.store).map_err(failure)
+    }
+
+    /// For writing; it must be there.
+    fn open_existing(&self) -> Outcome<Store> {
+        self.read()?;
+        self.open()
+    }
+
+    /// For reading, whoever writes.
+    fn read(&self) -> Outcome<Store> {
+        Store::open_read_only(&self.store)
+            .or_input("there is no store")
+            .map_err(|e| {
+                e.hint("name a folder that `blue blob import` or `blue blob fetch` has made")
+            })
+    }
+}
+
+/// What the caller can do about a store's error decides its code.
+fn failure(error: StoreError) -> Failure {
+    let (code, hint) = match &error {
+        StoreError::NotABlob { .. } => (
+            Code::Input,
+            Some("name a whole file that `blue export` wrote"),
+        ),
+        StoreError::OtherBytes { .. } => (Code::Mismatch, None),
+        StoreError::NoSpace { .. } => (
+            Code::Runtime,
+            Some("make room and run the command again: what has arrived is kept"),
+        ),
+        StoreError::Damaged { .. } => (
+            Code::Runtime,
+            Some(
+                "the disk gives back other bytes than were written; run the command again for these chunks alone",
+            ),
+        ),
+        _ => (Code::Runtime, None),
+    };
+    let failure = Failure::new(code, error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn unfetched(error: FetchError) -> Failure {
+    match error {
+        FetchError::Store(error) => failure(error),
+        error if error.only_other_bytes() => Failure::new(Code::Mismatch, error)
+            .hint("compare the commitment; name another source with --from"),
+        error @ FetchError::Exhausted { .. } => Failure::new(Code::Runtime, error).hint(
+            "run the command again, or name more sources with --from; what has arrived is kept",
+        ),
+        error => Failure::new(Code::Runtime, error),
+    }
+}
+
+/// Addresses and folders after `--from`.
+fn sources(from: &[String]) -> Outcome<Vec<Arc<dyn Source>>> {
+    from.iter().map(|text| source(text)).collect()
+}
+
+fn source(text: &str) -> Outcome<Arc<dyn Source>> {
+    if text.contains("://") {
+        let source = HttpSource::new(text).or_input("a bad source")?;
+        return Ok(Arc::new(source));
+    }
+    let folder = Path::new(text);
+    if !folder.is_dir() {
+        return Err(Failure::input(format!("{text} is no folder"))
+            .hint("a source is a folder, or an address that begins with http:// or https://"));
+    }
+    Ok(Arc::new(FolderSource::new(folder)))
+}
+
+fn sources_json(sources: &[SourceReport]) -> Value {
+    let fault = |fault: &blue_node::fetch::Fault| json!({"chunk": fault.chunk, "kind": fault.trouble.kind(), "reason": fault.trouble.to_string()});
+    let source = |source: &SourceReport| {
+        json!({
+            "name": source.name,
+            "chunks": source.chunks,
+            "bytes": source.bytes,
+            "given_up": source.given_up,
+            "fault_count": source.fault_count,
+            "faults": source.faults.iter().map(fault).collect::<Vec<_>>(),
+        })
+    };
+    sources.iter().map(source).collect()
+}
+
+/// A table with a row for each source.
+fn sources_table(sources: &[SourceReport]) -> String {
+    let mut rows = vec![
+        ["source", "chunks", "bytes", "faults", ""]
+            .map(String::from)
+            .to_vec(),
+    ];
+    for source in sources {
+        let said = source.worst().map(ToString::to_string).unwrap_or_default();
+        let name = source.name.clone();
+        rows.push(vec![
+            name,
+            source.chunks.to_string(),
+            output::bytes(source.bytes),
+            source.fault_count.to_string(),
+            said,
+        ]);
+    }
+    output::table(&rows)
+}
