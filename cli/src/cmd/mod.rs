@@ -16,6 +16,7 @@ pub(crate) mod inspect;
 pub(crate) mod kat;
 pub(crate) mod logits;
 pub(crate) mod model;
+pub(crate) mod node;
 pub(crate) mod verify;
 pub(crate) mod verify_answer;
 

@@ -89,7 +89,7 @@ impl StoreArg {
 }
 
 /// What the caller can do about a store's error decides its code.
-fn failure(error: StoreError) -> Failure {
+pub(crate) fn failure(error: StoreError) -> Failure {
     let (code, hint) = match &error {
         StoreError::NotABlob { .. } => (
             Code::Input,
@@ -128,7 +128,7 @@ fn unfetched(error: FetchError) -> Failure {
 }
 
 /// Addresses and folders after `--from`.
-fn sources(from: &[String]) -> Outcome<Vec<Arc<dyn Source>>> {
+pub(crate) fn sources(from: &[String]) -> Outcome<Vec<Arc<dyn Source>>> {
     from.iter().map(|text| source(text)).collect()
 }
 

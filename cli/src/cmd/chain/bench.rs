@@ -11,6 +11,7 @@ use int_engine::kernels::Kernels;
 use int_engine::model::Model;
 use serde_json::json;
 
+use super::kernels;
 use crate::cmd::bench::failed;
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::loaded::{embedded_model, parse_threads};
@@ -63,14 +64,6 @@ pub(crate) struct Args {
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
-}
-
-fn kernels(name: &str) -> Result<&'static Kernels, String> {
-    Kernels::by_name(name).map_err(|_| {
-        let here = Kernels::all().into_iter();
-        let here: Vec<_> = here.filter_map(|(name, k)| k.map(|_| name)).collect();
-        format!("this machine has {}", here.join(", "))
-    })
 }
 
 /// The shapes of the model of 0.6 GB: a call takes up to a second.

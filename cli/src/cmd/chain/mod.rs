@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use int_engine::blob::Record;
 use int_engine::commitment::keccak256;
+use int_engine::kernels::Kernels;
 
 use crate::embedded;
 use crate::failure::{Context, Failure, Outcome};
@@ -55,6 +56,15 @@ pub(crate) fn run(args: Args) -> Outcome {
         Action::Call(args) => call::run(&args),
         Action::Bench(args) => bench::run(&args),
     }
+}
+
+/// Kernels of this machine by name.
+pub(crate) fn kernels(name: &str) -> Result<&'static Kernels, String> {
+    Kernels::by_name(name).map_err(|_| {
+        let here = Kernels::all().into_iter();
+        let here: Vec<_> = here.filter_map(|(name, k)| k.map(|_| name)).collect();
+        format!("this machine has {}", here.join(", "))
+    })
 }
 
 /// So many bytes as `0x` and hexadecimal digits.

@@ -17,7 +17,12 @@ const PROMPT: u32 = 16;
 /// Tokens that the example generates, or claims.
 const NEW: u32 = 16;
 
-pub(super) fn print(args: &Args, served: &Served, address: SocketAddr) -> Outcome {
+pub(super) fn print(
+    args: &Args,
+    served: &Served,
+    address: SocketAddr,
+    metrics: Option<SocketAddr>,
+) -> Outcome {
     let url = format!("http://{address}");
     let accounts = DevAccount::all();
     if args.json {
@@ -35,6 +40,7 @@ pub(super) fn print(args: &Args, served: &Served, address: SocketAddr) -> Outcom
         };
         return output::json(&json!({
             "url": url,
+            "metrics": metrics.map(|address| format!("http://{address}/metrics")),
             "chain_id": args.chain_id,
             "registry": output::hex(&REGISTRY),
             "inference": output::hex(&INFERENCE),
@@ -84,5 +90,11 @@ pub(super) fn print(args: &Args, served: &Served, address: SocketAddr) -> Outcom
         args.chain_id,
         args.gas_limit,
     );
+    if let Some(metrics) = metrics {
+        let _ = writeln!(
+            text,
+            "metrics on http://{metrics}/metrics, readiness on /ready"
+        );
+    }
     output::text(&text)
 }

@@ -1,7 +1,10 @@
 //! `blue devnet`: a local chain with the precompiles, for contracts and clients.
 
 mod banner;
+mod follow;
+mod library;
 mod models;
+mod status;
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -12,6 +15,9 @@ use std::time::Duration;
 use blue_devnet::database::{Database, MemoryDatabase};
 use blue_devnet::rpc::{Limits, Mining, Options, Server};
 use blue_devnet::{Chain, Config, Genesis};
+use blue_node::models::Purpose;
+use blue_node::selftest::{self, SelfTestError};
+use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::loaded::{RunArgs, parse_threads};
@@ -30,6 +36,10 @@ of their files' names without the ending. Without --blob it is the model inside 
 
 A block is sealed for each transaction, or every --block-time seconds. The chain is in memory and ends with the command.
 Calls on old blocks go back 256 blocks. State overrides, proofs and traces are not supported.
+
+A model that the registry adopts later is fetched from --from into --store, or taken from there, and loaded before it can
+be activated. --metrics serves /metrics in the form of Prometheus, and /ready. --selftest verifies the known answers of
+the specification before the chain begins.
 
 When this machine cannot finish an execution (a blob is missing or memory runs out), nothing is sealed, clients are told
 why, and the command ends with exit code 1.
@@ -70,6 +80,21 @@ pub(crate) struct Args {
     /// Calls that run at a time
     #[arg(long, value_name = "N", default_value = "2", value_parser = parse_threads)]
     calls: NonZeroUsize,
+    /// Keep blobs that are adopted later in this folder
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// An address or a folder to fetch them from; once for each, nobody has to trust them
+    #[arg(long, value_name = "URL|DIR", requires = "store")]
+    from: Vec<String>,
+    /// Most memory of all models, in MiB
+    #[arg(long, value_name = "MIB", default_value = "8192", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    model_memory: u64,
+    /// Serve metrics on this address
+    #[arg(long, value_name = "IP:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Verify the known answers on the backend first
+    #[arg(long)]
+    selftest: bool,
     #[command(flatten)]
     run: RunArgs,
     /// Print one line of JSON when the chain is ready
@@ -84,7 +109,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         .with_max_level(tracing::Level::WARN)
         .try_init();
     let progress = Progress::new(args.json);
-    let served = models::load(&args.blobs, &args.run, progress)?;
+    let recorder = args.metrics.map(|_| status::record()).transpose()?;
+    if args.selftest {
+        selftest(&args, progress)?;
+    }
+    let served = models::load(&args, progress)?;
     let mut genesis = Genesis {
         chain_id: args.chain_id,
         gas_limit: args.gas_limit,
@@ -97,8 +126,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     let chain = Chain::new(Config {
         genesis,
         database,
-        models: served.blocks.clone(),
-        call_models: served.calls.clone(),
+        models: served.resident.models(Purpose::Blocks),
+        call_models: served.resident.models(Purpose::Calls),
     });
     let chain = Arc::new(chain.or_input("the chain cannot begin")?);
     let options = Options {
@@ -117,7 +146,26 @@ pub(crate) fn run(args: Args) -> Outcome {
         .enable_all()
         .build()
         .or_runtime("cannot start the server's threads")?;
-    runtime.block_on(serve(&args, &served, chain, options, progress))
+    runtime.block_on(serve(&args, &served, chain, options, recorder, progress))
+}
+
+fn selftest(args: &Args, progress: Progress) -> Outcome {
+    let name = models::cpu(args).map_or("reference", |cpu| cpu.kernels.name);
+    let spinner = progress.spinner("self-test");
+    let passed = selftest::run(name, args.run.threads());
+    spinner.finish_and_clear();
+    let passed = passed.map_err(|error| {
+        let code = match error {
+            SelfTestError::Differs { .. } => Code::Mismatch,
+            _ => Code::Runtime,
+        };
+        Failure::new(code, error)
+    })?;
+    progress.note(&format!(
+        "self-test: {} known answers hold on {name}",
+        passed.cases
+    ));
+    Ok(())
 }
 
 async fn serve(
@@ -125,14 +173,25 @@ async fn serve(
     served: &models::Served,
     chain: Arc<Chain>,
     options: Options,
+    recorder: Option<PrometheusHandle>,
     progress: Progress,
 ) -> Outcome {
     let address = options.address;
+    let latest = follow::Latest::default();
+    let metrics = match (args.metrics, recorder) {
+        (Some(address), Some(recorder)) => {
+            let (resident, latest) = (Arc::clone(&served.resident), Arc::clone(&latest));
+            Some(status::serve(address, recorder, resident, latest).await?)
+        }
+        _ => None,
+    };
+    let resident = Arc::clone(&served.resident);
+    tokio::spawn(follow::follow(Arc::clone(&chain), resident, latest));
     let server = Server::start(chain, options).await.map_err(|error| {
         let said = anyhow::Error::new(error).context(format!("cannot listen on {address}"));
         Failure::new(Code::Runtime, said).hint("choose another port with --port")
     })?;
-    banner::print(args, served, server.address())?;
+    banner::print(args, served, server.address(), metrics)?;
     tokio::select! {
         fault = server.fault() => {
             progress.note("stopping: this machine cannot finish an execution; no block was sealed");

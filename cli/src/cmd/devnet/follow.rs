@@ -1,0 +1,72 @@
+//! Keeps the models of the chain ready: looks at every block, fetches and loads what will be active.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use blue_devnet::{Chain, Error};
+use blue_node::models::Resident;
+use blue_node::watch::{Options, Readiness, Watch};
+use precompile::{Fault, REGISTRY};
+
+/// How often progress is looked at when there is no new block.
+const TICK: Duration = Duration::from_millis(200);
+
+/// What is ready, as of the newest look.
+pub(super) type Latest = Arc<Mutex<Vec<Readiness>>>;
+
+/// Looks at every block until the process ends.
+pub(super) async fn follow(chain: Arc<Chain>, resident: Arc<Resident>, latest: Latest) {
+    let mut heads = chain.heads();
+    let options = Options {
+        alarm: 1,
+        retry: Duration::from_secs(2),
+        ..Options::default()
+    };
+    let mut watch = Watch::new(resident, options);
+    let mut seen = 0;
+    loop {
+        let chain = Arc::clone(&chain);
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = look(&chain, &mut watch, seen);
+            (watch, found)
+        });
+        let Ok((kept, found)) = looked.await else {
+            tracing::error!("the watch over the models has ended");
+            return;
+        };
+        watch = kept;
+        match found {
+            Ok((head, models)) => {
+                seen = head + 1;
+                *latest.lock().unwrap_or_else(PoisonError::into_inner) = models;
+            }
+            Err(error) => tracing::warn!(%error, "the models cannot be looked at"),
+        }
+        // A new block or a tick, whichever comes first; a chain that is gone ends both.
+        if let Ok(Err(_)) = tokio::time::timeout(TICK, heads.changed()).await {
+            return;
+        }
+    }
+}
+
+/// The number of the newest block, and what is ready after it. Names come from the logs of the blocks from `seen` on.
+fn look(chain: &Chain, watch: &mut Watch, seen: u64) -> Result<(u64, Vec<Readiness>), Error> {
+    let head = chain.head();
+    let number = head.block.header.number;
+    for number in seen..=number {
+        let Some(block) = chain.block(number)? else {
+            continue;
+        };
+        let logs = block.receipts.iter().flat_map(|receipt| receipt.logs());
+        for log in logs.filter(|log| log.address.0 == REGISTRY) {
+            let topics: Vec<_> = log.topics().iter().map(|topic| topic.0).collect();
+            watch.log(&topics, &log.data.data);
+        }
+    }
+    let state = &mut |key: &[u8; 32]| -> Result<[u8; 32], Fault> {
+        let key = alloy_primitives::U256::from_be_bytes(*key);
+        Ok(head.state.word(&REGISTRY.into(), key).to_be_bytes())
+    };
+    let models = watch.observe(number, state).map_err(Error::Fault)?;
+    Ok((number, models))
+}
