@@ -28,7 +28,7 @@ fn read_full(source: &impl ReadAt, buffer: &mut [u8], offset: u64) -> usize {
 
 /// For each chunk of `tree` whether `source` holds it. What cannot be read is not held. `progress(done, total)` counts bytes.
 pub(super) fn held(
-    source: &(impl ReadAt + Sync),
+    source: &impl ReadAt,
     tree: &Tree,
     threads: NonZeroUsize,
     progress: &mut dyn FnMut(u64, u64),
@@ -95,7 +95,7 @@ pub(super) fn held(
 
 /// The chunks of `tree` that the first bytes of `source` are not, read with all threads at the speed of the hash.
 pub(super) fn damaged(
-    source: &(impl ReadAt + Sync),
+    source: &impl ReadAt,
     tree: &Tree,
     threads: NonZeroUsize,
     progress: &mut (dyn FnMut(u64, u64) + Send),
