@@ -13,6 +13,7 @@ use precompile::memory::{Memory, ModelSet};
 use precompile::registry::{self, Function};
 use precompile::word::Word;
 use precompile::{Call, Fault, Outcome, Refusal, Target, calldata, slots};
+use revm::bytecode::Bytecode;
 use std::collections::BTreeMap;
 
 /// The chain id that Ethereum's development tools expect.
@@ -143,7 +144,8 @@ impl Genesis {
         for (address, account) in [registry, inference] {
             let words = account.storage.iter();
             let words = words.map(|(key, word)| (keccak256(key), U256::from_be_bytes(*word)));
-            let account = Account::new(account.nonce, U256::ZERO, account.code.into());
+            let code = Bytecode::new_legacy(account.code.into());
+            let account = Account::new(account.nonce, U256::ZERO, code);
             state.put(keccak256(address), account, words);
         }
         let header = Header {

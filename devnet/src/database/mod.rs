@@ -1,7 +1,10 @@
 //! Where a chain's blocks and state are kept.
 
+mod codec;
+mod disk;
 mod memory;
 
+pub use disk::DiskDatabase;
 pub use memory::MemoryDatabase;
 
 use crate::block::Block;

@@ -7,7 +7,7 @@ mod sharded;
 
 pub(crate) use evm::{Pending, Unreadable, View};
 
-use alloy_primitives::{Address, B256, Bytes, KECCAK256_EMPTY, U256, keccak256};
+use alloy_primitives::{Address, B256, KECCAK256_EMPTY, U256, keccak256};
 use alloy_trie::root::{state_root, storage_root};
 use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
 use revm::bytecode::Bytecode;
@@ -33,18 +33,15 @@ pub struct Account {
 impl Account {
     /// An account without storage.
     #[must_use]
-    pub fn new(nonce: u64, balance: U256, code: Bytes) -> Self {
+    pub fn new(nonce: u64, balance: U256, code: Bytecode) -> Self {
         Self {
             nonce,
             balance,
             code_hash: match code.is_empty() {
                 true => KECCAK256_EMPTY,
-                false => keccak256(&code),
+                false => code.hash_slow(),
             },
-            code: match code.is_empty() {
-                true => Bytecode::default(),
-                false => Bytecode::new_raw(code),
-            },
+            code,
             storage_root: EMPTY_ROOT_HASH,
             storage: Sharded::default(),
         }

@@ -2,17 +2,32 @@
 
 use alloy_primitives::B256;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// Parts of the map; the highest bits of the key choose one, so that the order of parts is the order of keys.
 const SHARDS: usize = 64;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub(super) struct Sharded<V>(Vec<Arc<BTreeMap<B256, V>>>);
 
 impl<V> Default for Sharded<V> {
     fn default() -> Self {
         Self(Vec::new())
+    }
+}
+
+impl<V: Clone + PartialEq> PartialEq for Sharded<V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<V: Clone + Eq> Eq for Sharded<V> {}
+
+impl<V: Clone + fmt::Debug> fmt::Debug for Sharded<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
     }
 }
 
@@ -71,5 +86,10 @@ mod tests {
         );
         assert_eq!((before.get(&keys[4]), map.get(&keys[4])), (Some(&4), None));
         assert_eq!(map.iter().count(), 999);
+        map.insert(keys[3], 3);
+        map.insert(keys[4], 4);
+        assert_eq!(map, before);
+        keys.iter().for_each(|key| map.remove(key));
+        assert_eq!(map, Sharded::default());
     }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use blue_devnet::database::{Database, MemoryDatabase};
+use blue_devnet::database::{Database, DiskDatabase, MemoryDatabase};
 use blue_devnet::rpc::{Limits, Mining, Options, Server};
 use blue_devnet::{Chain, Config, Genesis};
 use blue_node::models::Purpose;
@@ -27,6 +27,7 @@ const HELP: &str = "\
 Examples:
   blue devnet
   blue devnet --blob model.blob --block-time 2
+  blue devnet --db chain.db
   blue devnet --port 0 --json
 
 Ethereum's JSON-RPC over HTTP and WebSocket on one port, with the model registry and inference at their addresses. The
@@ -34,8 +35,10 @@ ten accounts of Anvil and Hardhat own 10,000 ether each; their keys are public. 
 Every blob is active from block 0 on: the first under the name that `blue chain name blue` prints, the others under those
 of their files' names without the ending. Without --blob it is the model inside this program.
 
-A block is sealed for each transaction, or every --block-time seconds. The chain is in memory and ends with the command.
-Calls on old blocks go back 256 blocks. State overrides, proofs and traces are not supported.
+A block is sealed for each transaction, or every --block-time seconds. The chain is in memory and ends with the command,
+or in the file after --db, where it goes on the next time: a block is on the disk before anybody is told of it. It then
+has to begin with the same blobs and settings. Calls on old blocks go back 256 blocks. State overrides, proofs and traces
+are not supported.
 
 A model that the registry adopts later is fetched from --from into --store, or taken from there, and loaded before it can
 be activated. --metrics serves /metrics in the form of Prometheus, and /ready. --selftest verifies the known answers of
@@ -74,6 +77,9 @@ pub(crate) struct Args {
     /// Blocks for which a round of votes is open
     #[arg(long, value_name = "BLOCKS", default_value = "100", value_parser = clap::value_parser!(u64).range(1..=4_294_967_295))]
     window: u64,
+    /// The file that holds the chain; it is made when it is not there [default: in memory]
+    #[arg(long, value_name = "FILE")]
+    db: Option<PathBuf>,
     /// Let pages of any origin ask
     #[arg(long)]
     cors: bool,
@@ -122,7 +128,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     genesis.governance.delay = args.delay;
     genesis.governance.window = args.window;
-    let database: Box<dyn Database> = Box::new(MemoryDatabase::default());
+    let database: Box<dyn Database> = match &args.db {
+        None => Box::new(MemoryDatabase::default()),
+        Some(path) => Box::new(DiskDatabase::open(path).or_input("the chain cannot begin")?),
+    };
     let chain = Chain::new(Config {
         genesis,
         database,

@@ -1,0 +1,11 @@
+//! Chains without a network: random blocks on different backends, faults, files.
+
+#[path = "../../../precompile/tests/common/mod.rs"]
+mod common;
+
+mod contracts;
+mod disk;
+mod faults;
+mod mix;
+mod node;
+mod random;
