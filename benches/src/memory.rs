@@ -44,13 +44,16 @@ impl Memory {
     }
 }
 
-/// Loads the blob, feeds `context` tokens and decodes one more. To be called in a process that has done nothing else.
+/// Loads the blob, feeds `context` tokens, or as many as the model has room for, and decodes one more. To be called in a process that has done nothing else.
 ///
 /// # Errors
 /// The loader's and the session's; [`Error::NoCounter`] where the system does not tell the peak.
 pub fn probe(blob: &Path, context: usize, threads: NonZeroUsize) -> Result<Memory, Error> {
     let model = subject::load_file(blob, Loader::new(), threads)?;
     let loaded = peak().ok_or(Error::NoCounter)?;
+    let context = context
+        .min(model.config().max_context().saturating_sub(1))
+        .max(1);
     let subject = Subject::of("probe", model);
     let engine = CpuEngine::new(subject.model.clone(), Kernels::detect(), threads);
     let mut session = engine.session()?;

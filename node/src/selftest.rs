@@ -2,7 +2,7 @@
 
 use int_engine::buffer::Pages;
 use kat::target::Setting;
-use kat::verify::{Conclusion, Verdict, Verify, VerifyError};
+use kat::verify::{Conclusion, INDEX_TARGET, Verdict, Verify, VerifyError};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::{fs, io};
@@ -89,7 +89,8 @@ pub fn verify(set: &Path, backend: &str, threads: NonZeroUsize) -> Result<Passed
     }
     match report.conclusion() {
         Conclusion::Passed => {
-            let passed = report.outcomes.iter().filter(|o| o.result == Verdict::Pass);
+            let passed = report.outcomes.iter();
+            let passed = passed.filter(|o| o.result == Verdict::Pass && o.target != INDEX_TARGET);
             Ok(
                 passed.fold(Passed { files: 0, cases: 0 }, |sum, outcome| Passed {
                     files: sum.files + 1,

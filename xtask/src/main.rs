@@ -12,6 +12,7 @@ mod full;
 mod fuzz;
 mod mutants;
 mod progress;
+mod soak;
 mod stress;
 mod synthetic;
 mod vectors;
@@ -59,6 +60,8 @@ enum Task {
     Vectors(vectors::Options),
     /// Run the fuzz targets, each for a time; needs a nightly compiler and cargo-fuzz
     Fuzz(fuzz::Options),
+    /// Many callers of a development chain: every answer checked, memory flat, nobody waits for another model's load
+    Soak(soak::Options),
     /// Mistakes planted in the reference: which levels of the known answers notice each
     Mutants(mutants::Options),
     /// Re-export the embedded default model from models/tiny-austen
@@ -76,6 +79,7 @@ fn main() -> anyhow::Result<()> {
         Task::Cross(options) => cross::run(&options),
         Task::Vectors(options) => vectors::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Soak(options) => soak::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Bless => full::bless(),
     }
