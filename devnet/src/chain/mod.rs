@@ -181,9 +181,11 @@ impl Chain {
     /// The next nonce of an account, its waiting transactions counted.
     #[must_use]
     pub fn next_nonce(&self, address: Address) -> u64 {
+        // The pool first: what leaves it is in the head already.
+        let pool = lock(&self.pool);
         let head = self.head();
         let next = head.state.account(&address).map_or(0, |a| a.nonce);
-        lock(&self.pool).nonce(address, next)
+        pool.nonce(address, next)
     }
 
     /// Whether a transaction could be executed now.
@@ -217,6 +219,7 @@ impl Chain {
     pub fn submit(&self, tx: TxEnvelope) -> Result<B256, BadTransaction> {
         let tx = recover(tx)?;
         let hash = *tx.hash();
+        let mut pool = lock(&self.pool);
         let head = self.head();
         let account = head.state.account(&tx.signer());
         let (next, balance) = account.map_or((0, U256::ZERO), |a| (a.nonce, a.balance));
@@ -228,7 +231,7 @@ impl Chain {
         {
             return Err(BadTransaction::Known(hash));
         }
-        lock(&self.pool).insert(tx, next)?;
+        pool.insert(tx, next)?;
         Ok(hash)
     }
 

@@ -144,13 +144,14 @@ impl Chain {
             block: block.clone(),
             state: executed.state,
         });
-        lock(&self.pool).prune(&snapshot.state);
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
-        recent.push_back(snapshot);
+        recent.push_back(snapshot.clone());
         while recent.len() > WINDOW + 1 {
             recent.pop_front();
         }
         drop(recent);
+        // After the head: who holds the pool and finds a transaction gone finds the state after it.
+        lock(&self.pool).prune(&snapshot.state);
         self.heads.send_replace(block.header.number);
         Ok(block)
     }

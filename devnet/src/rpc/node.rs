@@ -44,6 +44,8 @@ pub(super) struct Node {
     mining: Mining,
     clock: Mutex<Clock>,
     sealing: Mutex<()>,
+    /// Held from a nonce that the node chooses to its transaction's place among those that wait.
+    pub(super) sending: Mutex<()>,
     requests: Semaphore,
     calls: Semaphore,
     fault: watch::Sender<Option<precompile::Fault>>,
@@ -66,6 +68,7 @@ impl Node {
             mining,
             clock: Mutex::default(),
             sealing: Mutex::default(),
+            sending: Mutex::default(),
             fault: watch::Sender::new(None),
             stopped: watch::Sender::new(false),
         }

@@ -4,7 +4,7 @@ use super::args::Args;
 use super::calls::estimate;
 use super::failure::{Answer, bad, refused};
 use super::fees::{TIP, base_fee};
-use super::node::{Module, Node, Registered, heavy, quick};
+use super::node::{Module, Node, Registered, heavy, lock, quick};
 use crate::accounts::DevAccount;
 use crate::error::Error;
 use alloy_consensus::{SignableTransaction, TxEip1559, TxEip2930, TxEnvelope, TxLegacy};
@@ -38,10 +38,7 @@ fn sign(node: &Node, tx: TransactionRequest) -> Answer<TxEnvelope> {
         return Err(bad(format!("the chain id is {chain_id}")));
     }
     let call = super::calls::request(tx.clone())?;
-    let gas_limit = match tx.gas {
-        Some(gas) => gas,
-        None => estimate(node, tx.clone(), BlockId::pending())?,
-    };
+    let gas_limit = tx.gas.ok_or_else(|| bad("missing field gas"))?;
     let nonce = tx.nonce.unwrap_or_else(|| node.chain.next_nonce(from));
     let signed = |hash: B256| {
         let signature = account.sign(&hash);
@@ -115,10 +112,15 @@ pub(super) fn register(m: &mut Module) -> Registered {
         Ok(hash)
     })?;
     heavy(m, "eth_sendTransaction", |node, params| {
-        let tx: TransactionRequest = Args::new(params, 1)?.required("transaction")?;
+        let mut tx: TransactionRequest = Args::new(params, 1)?.required("transaction")?;
         standing(node)?;
+        if tx.gas.is_none() {
+            tx.gas = Some(estimate(node, tx.clone(), BlockId::pending())?);
+        }
+        let sending = lock(&node.sending);
         let tx = sign(node, tx)?;
         let hash = node.chain.submit(tx).map_err(Error::from)?;
+        drop(sending);
         node.came()?;
         Ok(hash)
     })?;
