@@ -23,6 +23,10 @@ pub const ALARM: &str = "blue_readiness_alarm";
 pub const READY: &str = "blue_model_ready";
 /// Gauge: blocks until a model can be active, 0 from then on; label `model`.
 pub const BLOCKS_LEFT: &str = "blue_model_blocks_left";
+/// Counter: bytes of right chunks; label `source`.
+pub const FETCH_BYTES: &str = "blue_fetch_bytes_total";
+/// Counter: what was wrong with a source; labels `source`, `kind`.
+pub const FETCH_FAULTS: &str = "blue_fetch_faults_total";
 
 /// Describes the metrics to the recorder; once, after it is installed.
 pub fn describe() {
@@ -47,6 +51,8 @@ pub fn describe() {
     );
     describe_counter!(PREFIX_HITS, "Prompts that began with kept keys and values");
     describe_counter!(PREFIX_POSITIONS, "Positions that were not computed again");
+    describe_counter!(FETCH_BYTES, Unit::Bytes, "Bytes of right chunks");
+    describe_counter!(FETCH_FAULTS, "What was wrong with a source");
     describe_gauge!(ALARM, "Models that must be ready and are not");
     describe_gauge!(READY, "1 when a model is ready");
     describe_gauge!(BLOCKS_LEFT, "Blocks until a model can be active");

@@ -36,7 +36,7 @@ impl State {
             seat.report.bytes += bytes;
             seat.failures = 0;
             let name = seat.report.name.clone();
-            metrics::counter!("blue_fetch_bytes_total", "source" => name).increment(bytes);
+            metrics::counter!(crate::names::FETCH_BYTES, "source" => name).increment(bytes);
         }
     }
 }
@@ -234,7 +234,8 @@ impl Board {
         } else {
             tracing::warn!(source = name, commitment = %self.commitment, "{fault}");
         }
-        metrics::counter!("blue_fetch_faults_total", "source" => name, "kind" => kind).increment(1);
+        metrics::counter!(crate::names::FETCH_FAULTS, "source" => name, "kind" => kind)
+            .increment(1);
         seat.report.fault_count += 1;
         if !fault.trouble.may_pass() {
             seat.report.given_up = true;

@@ -175,7 +175,7 @@ impl Watch {
             metrics::gauge!(names::BLOCKS_LEFT, &labels).set(left as f64);
             if !model.alarm {
                 self.told.remove(&model.commitment);
-            } else if self.told.insert(model.commitment) {
+            } else if model.progress != Progress::Waiting && self.told.insert(model.commitment) {
                 tracing::error!(
                     commitment = %model.commitment,
                     progress = %model.progress,
