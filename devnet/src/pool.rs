@@ -4,7 +4,7 @@ use crate::block::SentTx;
 use crate::error::BadTransaction;
 use crate::state::State;
 use alloy_consensus::Transaction;
-use alloy_primitives::{Address, B256};
+use alloy_primitives::{Address, B256, U160};
 use std::collections::{BTreeMap, HashMap};
 
 /// Most transactions that wait.
@@ -95,12 +95,23 @@ impl Pool {
 
     /// The transaction that came first of those that are next for their senders and pay the base fee.
     pub(crate) fn next(&self, state: &State, base_fee: u64) -> Option<SentTx> {
-        let ready = self.waiting.iter().filter(|((address, nonce), waiting)| {
-            let next = state.account(address).map_or(0, |account| account.nonce);
-            *nonce == next && waiting.tx.max_fee_per_gas() >= base_fee.into()
-        });
-        let first = ready.min_by_key(|(_, waiting)| waiting.arrival);
-        first.map(|(_, waiting)| waiting.tx.clone())
+        let mut first: Option<&Waiting> = None;
+        let mut from = (Address::ZERO, 0);
+        // One look at each sender: its transactions stand side by side.
+        while let Some((&(address, _), _)) = self.waiting.range(from..).next() {
+            let next = state.account(&address).map_or(0, |account| account.nonce);
+            if let Some(waiting) = self.waiting.get(&(address, next))
+                && waiting.tx.max_fee_per_gas() >= base_fee.into()
+                && first.is_none_or(|first| waiting.arrival < first.arrival)
+            {
+                first = Some(waiting);
+            }
+            let Some(after) = U160::from_be_bytes(address.0.0).checked_add(U160::ONE) else {
+                break;
+            };
+            from = (Address::from(after), 0);
+        }
+        first.map(|waiting| waiting.tx.clone())
     }
 
     /// The nonce after the transactions of a sender that wait in a row, of an account that has sent `next` so far.

@@ -7,6 +7,7 @@ use crate::state::{Account, Change, State, Undo};
 use alloy_primitives::{B256, Bytes, KECCAK256_EMPTY, U256};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ const UNDO: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("undo");
 
 /// Blocks and state in a file. One process opens it at a time.
 pub struct DiskDatabase {
-    file: redb::Database,
+    /// There until the drop.
+    file: Option<redb::Database>,
     path: PathBuf,
 }
 
@@ -45,19 +47,24 @@ impl DiskDatabase {
     /// # Errors
     /// When it cannot be opened, is another program's, or is open already.
     pub fn open(path: &Path) -> Result<Self, DatabaseError> {
-        let file = redb::Builder::new().set_cache_size(CACHE).create(path);
+        let file = guarded(path, || {
+            redb::Builder::new().set_cache_size(CACHE).create(path)
+        })?;
         let file = file.map_err(|error| {
             let said = format!("{} cannot be opened: {error}", path.display());
             DatabaseError::Failed(said)
         })?;
         Ok(Self {
-            file,
+            file: Some(file),
             path: path.to_owned(),
         })
     }
 
-    fn failed(&self, error: impl Into<redb::Error>) -> DatabaseError {
-        let error = error.into();
+    fn file(&self) -> Result<&redb::Database, redb::Error> {
+        self.file.as_ref().ok_or(redb::Error::DatabaseClosed)
+    }
+
+    fn failed(&self, error: redb::Error) -> DatabaseError {
         DatabaseError::Failed(format!("{}: {error}", self.path.display()))
     }
 
@@ -70,8 +77,8 @@ impl DiskDatabase {
         &self,
         what: impl FnOnce(&redb::ReadTransaction) -> Result<T, redb::Error>,
     ) -> Result<T, DatabaseError> {
-        let tx = self.file.begin_read().map_err(|e| self.failed(e))?;
-        what(&tx).map_err(|e| self.failed(e))
+        let done = guarded(&self.path, || what(&self.file()?.begin_read()?))?;
+        done.map_err(|error| self.failed(error))
     }
 
     fn number_named(&self, name: &str) -> Result<Option<u64>, DatabaseError> {
@@ -141,7 +148,7 @@ impl DiskDatabase {
     }
 
     fn write(&self, chain_id: u64, block: &Block, changes: &[Change]) -> Result<(), redb::Error> {
-        let tx = self.file.begin_write()?;
+        let tx = self.file()?.begin_write()?;
         {
             let mut numbers = tx.open_table(NUMBERS)?;
             let number = block.header.number;
@@ -187,6 +194,22 @@ impl DiskDatabase {
         }
         tx.commit()?;
         Ok(())
+    }
+}
+
+/// Does something with the file. The library asserts what holds of the files that it wrote: a damaged one, a truncated one
+/// for instance, may break an assertion.
+fn guarded<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, DatabaseError> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
+        let said = format!("{} is not as its library has written it", path.display());
+        DatabaseError::Damaged(said)
+    })
+}
+
+impl Drop for DiskDatabase {
+    fn drop(&mut self) {
+        // Closing writes what it has learned of the file; what cannot be written is found out again.
+        let _ = guarded(&self.path, || drop(self.file.take()));
     }
 }
 
@@ -243,7 +266,7 @@ impl Database for DiskDatabase {
         block: &Arc<Block>,
         changes: &[Change],
     ) -> Result<(), DatabaseError> {
-        let written = self.write(chain_id, block, changes);
+        let written = guarded(&self.path, || self.write(chain_id, block, changes))?;
         written.map_err(|error| self.failed(error))
     }
 

@@ -11,6 +11,23 @@ use alloy_primitives::{B256, U64};
 use alloy_rpc_types_eth::{Filter, FilterBlockOption, FilterChanges, Log};
 use std::ops::RangeInclusive;
 
+/// Most addresses, or topics at a place, of a filter.
+const ALTERNATIVES: usize = 1_024;
+
+/// The filter of a request, if it is one that is worth the work.
+pub(super) fn checked(filter: Filter) -> Answer<Filter> {
+    let topics = filter.topics.iter().map(|topics| topics.len());
+    if topics
+        .chain([filter.address.len()])
+        .any(|n| n > ALTERNATIVES)
+    {
+        return Err(bad(format!(
+            "at most {ALTERNATIVES} addresses, and topics at a place"
+        )));
+    }
+    Ok(filter)
+}
+
 /// The events of a block that a filter wants.
 pub(super) fn of_block(block: &Block, filter: &Filter) -> Vec<Log> {
     if !filter.matches_bloom(block.header.logs_bloom) {
@@ -120,11 +137,11 @@ fn add(node: &Node, kind: Kind) -> Answer<U64> {
 
 pub(super) fn register(m: &mut Module) -> Registered {
     quick(m, "eth_getLogs", |node, params| {
-        let filter: Filter = Args::new(params, 1)?.required("filter")?;
+        let filter = checked(Args::new(params, 1)?.required("filter")?)?;
         logs(node, &filter, range(node, &filter)?)
     })?;
     quick(m, "eth_newFilter", |node, params| {
-        let filter: Filter = Args::new(params, 1)?.required("filter")?;
+        let filter = checked(Args::new(params, 1)?.required("filter")?)?;
         if matches!(filter.block_option, FilterBlockOption::AtBlockHash(_)) {
             return Err(bad("a filter that is kept has no block hash"));
         }

@@ -13,6 +13,7 @@ mod fees;
 mod filters;
 mod logs;
 mod node;
+mod origin;
 mod reason;
 mod send;
 mod subscribe;
@@ -82,7 +83,7 @@ pub struct Options {
     pub address: SocketAddr,
     /// When blocks are sealed.
     pub mining: Mining,
-    /// Whether pages of any origin may ask (CORS). Without it no other origin's page reads an answer.
+    /// Whether pages of any origin may ask (CORS). Without it only those of this machine may, over WebSockets too.
     pub cors: bool,
     /// What is allowed.
     pub limits: Limits,
@@ -134,7 +135,11 @@ impl Server {
             false => HostFilterLayer::disable(),
         };
         let cors = options.cors.then(CorsLayer::permissive);
-        let http = tower::ServiceBuilder::new().option_layer(cors).layer(hosts);
+        let origins = origin::OriginLayer { any: options.cors };
+        let http = tower::ServiceBuilder::new()
+            .layer(origins)
+            .option_layer(cors)
+            .layer(hosts);
         let server = jsonrpsee::server::Server::builder()
             .set_config(config)
             .set_http_middleware(http)

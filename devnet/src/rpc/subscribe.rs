@@ -3,7 +3,7 @@
 use super::args::Args;
 use super::convert;
 use super::failure::{Answer, bad};
-use super::logs::of_block;
+use super::logs::{checked, of_block};
 use super::node::{Module, Node, Registered};
 use crate::block::Block;
 use alloy_rpc_types_eth::Filter;
@@ -24,7 +24,10 @@ fn kind(params: &Params<'_>) -> Answer<Kind> {
     let name: String = args.required("kind")?;
     match name.as_str() {
         "newHeads" => Ok(Kind::Heads),
-        "logs" => Ok(Kind::Logs(args.optional("filter")?.unwrap_or_default())),
+        "logs" => {
+            let filter = args.optional("filter")?.unwrap_or_default();
+            Ok(Kind::Logs(Box::new(checked(filter)?)))
+        }
         "newPendingTransactions" => Ok(Kind::Transactions),
         _ => Err(bad(
             "no such subscription: newHeads, logs, newPendingTransactions",

@@ -140,6 +140,43 @@ fn a_file_of_something_else() {
     assert!(matches!(nowhere, Err(DatabaseError::Failed(_))));
 }
 
+/// Bytes that changed on the disk are told, or are in no use; nothing panics.
+#[test]
+fn damaged_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chain");
+    let blobs = blobs();
+    let genesis = genesis(&blobs);
+    let disk = open(&path, &genesis, &blobs).unwrap();
+    grow(&disk, &blobs, 20, |_| ());
+    let (block, state) = (disk.head().block.clone(), disk.head().state.clone());
+    drop(disk);
+    let whole = std::fs::read(&path).unwrap();
+    let random = &mut Random(1);
+    let mut told = 0;
+    for _ in 0..150 {
+        let mut bytes = whole.clone();
+        for _ in 0..=random.below(4) {
+            let at = random.below(bytes.len());
+            bytes[at] ^= 1 << random.below(8);
+        }
+        if random.below(8) == 0 {
+            bytes.truncate(random.below(bytes.len()));
+        }
+        let other = folder.path().join("damaged");
+        std::fs::write(&other, &bytes).unwrap();
+        match open(&other, &genesis, &blobs) {
+            Err(_) => told += 1,
+            Ok(chain) => {
+                assert_eq!(chain.head().block, block);
+                assert_eq!(chain.head().state, state);
+            }
+        }
+    }
+    println!("{told} of 150 told");
+    assert!(told > 10, "{told}");
+}
+
 /// Seals blocks in a file and tells of each, for ever.
 fn seal_until_killed(path: &Path) {
     let blobs = blobs();

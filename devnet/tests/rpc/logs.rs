@@ -136,6 +136,8 @@ fn bounds() {
     assert!(refused(json!({"fromBlock": "0x2"})).contains("more than 4 events"));
     let found = served.ask("eth_getLogs", json!([{"fromBlock": "0x3"}]));
     assert_eq!(blocks(&found), [3, 3, 4, 4]);
+    let distinct: Vec<_> = (0..1025u32).map(|i| keccak256(i.to_be_bytes())).collect();
+    assert!(refused(json!({"topics": [null, distinct]})).contains("at most 1024"));
     for _ in 0..2 {
         served.ask("eth_newBlockFilter", json!([]));
     }
