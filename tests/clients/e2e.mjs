@@ -12,7 +12,7 @@ import { forge } from "./forge.mjs";
 import { Blue, here } from "./lib.mjs";
 import { oracle } from "./oracle.mjs";
 import { precompiles } from "./precompiles.mjs";
-import { readme } from "./readme.mjs";
+import { readme, validator } from "./readme.mjs";
 import { registry } from "./registry.mjs";
 import { verified } from "./verified.mjs";
 
@@ -43,7 +43,7 @@ try {
   assert.equal(chain.models[0].name, name);
   const world = { blue, chain, url: chain.url, folder, first, second, answers, name, commitment: answers[0].commitment };
   // The last one changes the model.
-  for (const part of [oracle, precompiles, verified, cast, ethers, forge, commands, readme, registry]) {
+  for (const part of [oracle, precompiles, verified, cast, ethers, forge, commands, readme, validator, registry]) {
     const from = Date.now();
     await part(world);
     console.log(`${part.name.padEnd(12)} ok  ${((Date.now() - from) / 1000).toFixed(1)} s`);

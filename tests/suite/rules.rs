@@ -268,6 +268,8 @@ fn unsafe_stays_in_kernels_and_pools() {
         "benches",
         "fuzz",
         "precompile",
+        "node",
+        "devnet",
     ] {
         for path in sources(folder) {
             let name = path.strip_prefix(root()).unwrap().display().to_string();
@@ -427,6 +429,23 @@ fn dependencies_point_one_way() {
                 "quant-core",
                 "int-reference",
             ],
+        ),
+        // A node brings its own EVM; the development chain takes models from whoever has them.
+        (
+            "blue-node",
+            &[
+                "revm",
+                "alloy-evm",
+                "alloy-primitives",
+                "exporter",
+                "float-engine",
+                "blue-devnet",
+                "blue-cli",
+            ],
+        ),
+        (
+            "blue-devnet",
+            &["blue-node", "exporter", "float-engine", "blue-cli"],
         ),
     ] {
         for name in forbidden {
