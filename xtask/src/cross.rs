@@ -22,7 +22,7 @@ pub(crate) struct Options {
 pub(crate) struct Tests {
     #[command(flatten)]
     toolchain: Options,
-    /// The longest tests on every machine, not on arm64 alone
+    /// All tests on every machine; without it, those beside the code alone elsewhere than on arm64
     #[arg(long)]
     all: bool,
 }
@@ -63,10 +63,6 @@ pub(crate) static MACHINES: [Machine; 2] = [
 
 /// The consensus crates, and the known answers.
 const PACKAGES: [&str; 3] = ["int-reference", "int-engine", "kat"];
-
-/// Test programs of int-engine that run on the first machine alone, unless all are asked for: whole sessions, whose bytes
-/// the known answers of `kat` hold on every machine.
-const LONGEST: [&str; 2] = ["serving", "session"];
 
 /// A Rust that compiles for every machine.
 pub(crate) struct Toolchain {
@@ -173,19 +169,11 @@ pub(crate) fn run(options: &Tests) -> Result<()> {
         }
         // Documentation tests are built for this machine alone.
         tests.args(["--lib", "--bins", "--no-fail-fast"]);
+        // Elsewhere the known answers of `kat` hold what whole programs of tests do.
         if options.all || machine.name == MACHINES[0].name {
             tests.arg("--tests");
         } else {
-            for name in test_programs()? {
-                if !LONGEST.contains(&name.as_str()) {
-                    tests.args(["--test", &name]);
-                }
-            }
-            eprintln!(
-                "cross: {} leaves {} to --all",
-                machine.name,
-                LONGEST.join(", ")
-            );
+            eprintln!("cross: {} leaves tests/ to --all", machine.name);
         }
         let output = tests.stderr(Stdio::inherit()).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -209,21 +197,6 @@ pub(crate) fn run(options: &Tests) -> Result<()> {
     println!("{}", PACKAGES.join(", "));
     lines.iter().for_each(|line| println!("{line}"));
     Ok(())
-}
-
-/// The names of the test programs of [`PACKAGES`].
-fn test_programs() -> Result<Vec<String>> {
-    let output = cargo("metadata")
-        .args(["--no-deps", "--format-version", "1"])
-        .output()?;
-    ensure!(output.status.success(), "cargo metadata failed");
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let ours = packages.filter(|p| PACKAGES.iter().any(|name| p["name"] == *name));
-    let targets = ours.flat_map(|p| p["targets"].as_array().into_iter().flatten());
-    let tests = targets.filter(|t| t["kind"][0] == "test");
-    let names = tests.filter_map(|t| t["name"].as_str().map(str::to_owned));
-    Ok(names.collect())
 }
 
 /// The test that knows its target runs there, and is not silently left out.
@@ -264,15 +237,6 @@ fn counts(text: &str) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_longest_test_programs_exist() {
-        let programs = test_programs().unwrap();
-        for name in LONGEST {
-            assert!(programs.iter().any(|p| p == name), "{name} in {programs:?}");
-        }
-        assert!(programs.len() > LONGEST.len() + 10);
-    }
 
     #[test]
     fn summaries_are_counted() {
