@@ -34,6 +34,14 @@ pub trait Library: Send + Sync {
         progress: OnProgress<'_>,
     ) -> Result<(), String>;
 
+    /// Says that the bytes at hand are not those of the commitment, or cannot be read. A library that can looks for itself:
+    /// when it is so, the blob is not at hand any more, and [`Library::fetch`] gets what is wrong. A no-op when it is not at
+    /// hand, or not this library's to change.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn damaged(&self, commitment: Commitment) -> io::Result<()>;
+
     /// The commitments of all blobs at hand.
     ///
     /// # Errors
@@ -93,6 +101,10 @@ impl Library for MemoryLibrary {
             true => Ok(()),
             false => Err("blobs in memory come from nowhere else".into()),
         }
+    }
+
+    fn damaged(&self, commitment: Commitment) -> io::Result<()> {
+        self.remove(commitment)
     }
 
     fn list(&self) -> io::Result<Vec<Commitment>> {

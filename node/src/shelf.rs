@@ -83,6 +83,12 @@ impl Library for Shelf {
         }
     }
 
+    fn damaged(&self, commitment: Commitment) -> io::Result<()> {
+        let threads = self.options.threads;
+        let checked = self.store.check(commitment, threads, &mut |_, _| {});
+        checked.map(|_| ()).map_err(other)
+    }
+
     fn list(&self) -> io::Result<Vec<Commitment>> {
         let entries = self.store.list().map_err(other)?;
         let published = entries.into_iter().filter(|e| e.state == State::Published);

@@ -113,6 +113,10 @@ impl Library for Liar {
         Ok(())
     }
 
+    fn damaged(&self, _: Commitment) -> std::io::Result<()> {
+        Ok(())
+    }
+
     fn list(&self) -> std::io::Result<Vec<Commitment>> {
         Ok(vec![])
     }

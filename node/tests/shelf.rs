@@ -2,21 +2,42 @@
 
 mod world;
 
-use blue_node::fetch::{FolderSource, Options as FetchOptions, Source};
+use blue_node::fetch::{FolderSource, Options as FetchOptions, Request, Source, SourceError};
 use blue_node::library::Library;
 use blue_node::models::{Purpose, Resident};
 use blue_node::shelf::Shelf;
-use blue_node::store::Store;
+use blue_node::store::{Store, What, chunk_range};
 use blue_node::watch::{Options, Progress, Watch};
 use precompile::{Lookup, Models};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use world::{Blob, DELAY, Registry, cpu, eventually, small};
 
 const NAME: [u8; 32] = [7; 32];
+
+/// Counts the bytes that a source hands over.
+struct Counted(Arc<dyn Source>, Arc<AtomicU64>);
+
+impl Source for Counted {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn read(
+        &self,
+        request: &Request,
+        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), SourceError> {
+        self.0.read(request, &mut |piece| {
+            self.1.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            take(piece)
+        })
+    }
+}
 
 /// A folder that offers a blob.
 fn source(folder: &Path, blob: &Blob) -> Arc<dyn Source> {
@@ -80,4 +101,49 @@ fn from_a_proposal_to_an_answer_through_the_store() {
     let store = Store::open(folder.path().join("fourth")).unwrap();
     let why = Shelf::new(store, vec![], small).fetch(blob.commitment, Some(len), go_on);
     assert!(why.unwrap_err().contains("more than the limit of 10"));
+}
+
+#[test]
+fn a_damaged_blob_under_an_open_store_is_mended_chunk_by_chunk() {
+    let blob = Blob::sample(small(), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = Arc::new(AtomicU64::new(0));
+    let theirs = source(&folder.path().join("theirs"), &blob);
+    let sources: Vec<Arc<dyn Source>> = vec![Arc::new(Counted(theirs, Arc::clone(&bytes)))];
+    let ours = folder.path().join("ours");
+    let shelf = Shelf::new(
+        Store::open(&ours).unwrap(),
+        sources,
+        FetchOptions::default(),
+    );
+    let go_on = &|_, _| ControlFlow::Continue(());
+    // Nothing is at hand: there is nothing to look at.
+    shelf.damaged(blob.commitment).unwrap();
+    shelf.fetch(blob.commitment, None, go_on).unwrap();
+    // It is right: it stays.
+    shelf.damaged(blob.commitment).unwrap();
+    let path = shelf.store().path(blob.commitment, What::Blob);
+    assert_eq!(std::fs::read(&path).unwrap(), blob.bytes);
+
+    let len = blob.bytes.len() as u64;
+    let last = int_engine::commitment::chunk_count(len) - 1;
+    assert!(last >= 1);
+    for index in [0, 1, last] {
+        let range = chunk_range(len, index).unwrap();
+        let mut wrong = blob.bytes.clone();
+        wrong[range.start as usize + 7] ^= 0x20;
+        std::fs::write(&path, wrong).unwrap();
+        // Nobody has said so: what is there is what is opened, and fetching changes nothing.
+        shelf.fetch(blob.commitment, Some(len), go_on).unwrap();
+        let (reader, _) = shelf.open(blob.commitment).unwrap().unwrap();
+
+        shelf.damaged(blob.commitment).unwrap();
+        assert!(shelf.open(blob.commitment).unwrap().is_none());
+        assert!(shelf.list().unwrap().is_empty());
+        drop(reader);
+        bytes.store(0, Ordering::Relaxed);
+        shelf.fetch(blob.commitment, Some(len), go_on).unwrap();
+        assert_eq!(bytes.load(Ordering::Relaxed), range.end - range.start);
+        assert_eq!(std::fs::read(&path).unwrap(), blob.bytes);
+    }
 }

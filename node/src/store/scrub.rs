@@ -54,54 +54,62 @@ impl Store {
         let total: u64 = blobs.iter().map(|entry| entry.len).sum();
         let (mut before, mut checked) = (0, vec![]);
         for entry in blobs {
-            let verdict = self.scrub_one(entry.commitment, threads, &mut |done| {
+            let verdict = self.check(entry.commitment, threads, &mut |done, _| {
                 progress(before + done.min(entry.len), total);
             })?;
             before += entry.len;
             progress(before, total);
-            checked.push(Checked {
+            // One that is gone by now was removed.
+            checked.extend(verdict.map(|verdict| Checked {
                 commitment: entry.commitment,
                 len: entry.len,
                 verdict,
-            });
+            }));
         }
         Ok(checked)
     }
 
-    fn scrub_one(
+    /// Hashes one published blob again, as [`Store::scrub`] does with all; `None` when it is not published. For the
+    /// process that has the store open and cannot load a blob: a damaged one is moved to `damaged/`, and the next fetch
+    /// keeps the chunks that are right. Whoever has opened it before reads on in the same file. `progress(done, total)`
+    /// counts bytes.
+    ///
+    /// # Errors
+    /// As [`Store::scrub`], and [`StoreError::Busy`] while somebody else in this process writes the blob.
+    pub fn check(
         &self,
         commitment: Commitment,
         threads: NonZeroUsize,
-        progress: &mut (dyn FnMut(u64) + Send),
-    ) -> Result<Verdict, StoreError> {
+        progress: &mut (dyn FnMut(u64, u64) + Send),
+    ) -> Result<Option<Verdict>, StoreError> {
         let _slot = self.slot(commitment)?;
         let path = self.path(commitment, What::Blob);
         let opened = disk::open(&path)?;
         let Some((file, len)) = opened else {
-            return Ok(Verdict::Right);
+            return Ok(None);
         };
         disk::forget(&file);
         let mut done = 0;
         let read = Tree::read(&file, len, threads, |n| {
             done += n;
-            progress(done);
+            progress(done, len);
         });
         if let Ok(read) = &read
             && read.commitment() == commitment
         {
             if self.leaves(commitment, len)?.as_ref() == Some(read) {
-                return Ok(Verdict::Right);
+                return Ok(Some(Verdict::Right));
             }
             let leaves = self.path(commitment, What::Leaves);
             disk::write_whole(&leaves, read.leaves().as_flattened())?;
             tracing::warn!(%commitment, "leaves written again");
-            return Ok(Verdict::Leaves);
+            return Ok(Some(Verdict::Leaves));
         }
         let verdict = match self.tree(commitment, &file, len)? {
             None => Verdict::Bytes,
             Some(tree) => {
                 let mut chunks =
-                    scan::damaged(&file, &tree, threads, &mut |done, _| progress(done));
+                    scan::damaged(&file, &tree, threads, &mut |done, _| progress(done, len));
                 if chunks.is_empty() {
                     // All chunks are there, and bytes beyond them.
                     chunks.extend((tree.leaves().len() as u64).checked_sub(1));
@@ -111,6 +119,6 @@ impl Store {
         };
         disk::rename(&path, &self.damaged_path(commitment))?;
         tracing::error!(%commitment, ?verdict, "damaged blob taken out");
-        Ok(verdict)
+        Ok(Some(verdict))
     }
 }

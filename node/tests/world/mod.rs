@@ -83,6 +83,10 @@ impl Library for Gated {
         Ok(())
     }
 
+    fn damaged(&self, commitment: Commitment) -> io::Result<()> {
+        self.there.damaged(commitment)
+    }
+
     fn list(&self) -> io::Result<Vec<Commitment>> {
         self.there.list()
     }

@@ -68,6 +68,14 @@ impl Library for Blobs {
         }
     }
 
+    fn damaged(&self, commitment: Commitment) -> io::Result<()> {
+        match (self.files.get(&commitment), &self.shelf) {
+            (None, Some(shelf)) => shelf.damaged(commitment),
+            // Files of the command line are the user's.
+            _ => Ok(()),
+        }
+    }
+
     fn list(&self) -> io::Result<Vec<Commitment>> {
         self.shelf.as_ref().map_or(Ok(vec![]), Library::list)
     }
