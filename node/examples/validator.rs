@@ -57,7 +57,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         vec![Arc::new(HttpSource::new(&address)?)];
     let shelf = Arc::new(Shelf::new(store, sources, FetchOptions::default()));
     let resident = Arc::new(Resident::new(shelf, Arc::new(backend), 4 << 30));
-    let mut watch = Watch::new(Arc::clone(&resident), WatchOptions::default());
+    let options = WatchOptions {
+        names: Some(folder.join("ours/names")),
+        ..WatchOptions::default()
+    };
+    let mut watch = Watch::new(Arc::clone(&resident), options)?;
 
     // EVMs for blocks have one latch, those for calls from outside another one.
     let latch = FaultLatch::new();
@@ -66,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         resident.models(Purpose::Blocks),
         latch.clone(),
     );
-    let calls = blocks.with(resident.models(Purpose::Calls), FaultLatch::new());
+    let calls = blocks.for_calls(resident.models(Purpose::Calls), FaultLatch::new());
 
     let mut db = genesis()?;
     let mut nonce = 0;

@@ -27,8 +27,8 @@
 
 pub mod fetch;
 pub mod library;
+pub mod metric_names;
 pub mod models;
-pub mod names;
 pub mod selftest;
 pub mod serve;
 pub mod shelf;

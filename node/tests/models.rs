@@ -286,6 +286,11 @@ fn a_wrong_engine_is_found_before_it_answers() {
         _ => panic!("not found"),
     }
     assert_eq!(checked.status(), []);
+    // Also when a block has loaded it without a comparison.
+    ready(checked.models(Purpose::Blocks).model(blob.commitment));
+    assert_eq!(checked.status().len(), 1);
+    assert!(checked.prepare(blob.commitment).is_err());
+    assert_eq!(checked.status(), []);
     // A panic ends the load for all who wait, and the next one begins anew.
     let panicking = resident(&library, wrong(true), u64::MAX);
     for _ in 0..2 {

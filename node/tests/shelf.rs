@@ -64,7 +64,7 @@ fn from_a_proposal_to_an_answer_through_the_store() {
         retry: Duration::ZERO,
         ..Options::default()
     };
-    let mut watch = Watch::new(Arc::clone(&resident), options);
+    let mut watch = Watch::new(Arc::clone(&resident), options).unwrap();
     let mut registry = Registry::new();
     registry.propose(&NAME, 1, &blob);
     for (topics, data) in &registry.0.logs {
@@ -146,4 +146,41 @@ fn a_damaged_blob_under_an_open_store_is_mended_chunk_by_chunk() {
         assert_eq!(bytes.load(Ordering::Relaxed), range.end - range.start);
         assert_eq!(std::fs::read(&path).unwrap(), blob.bytes);
     }
+}
+
+#[test]
+fn a_blob_that_the_disk_has_changed_is_repaired_from_a_source() {
+    let blob = Blob::sample(small(), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let sources = vec![source(&folder.path().join("theirs"), &blob)];
+    let ours = folder.path().join("ours");
+    let shelf = Arc::new(Shelf::new(
+        Store::open(&ours).unwrap(),
+        sources,
+        FetchOptions::default(),
+    ));
+    let go_on = &|_, _| ControlFlow::Continue(());
+    shelf.fetch(blob.commitment, None, go_on).unwrap();
+    let path = shelf.store().path(blob.commitment, What::Blob);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.len() - 7;
+    bytes[at] ^= 4;
+    std::fs::write(&path, &bytes).unwrap();
+    let library: Arc<dyn Library> = Arc::clone(&shelf) as _;
+    let resident = Arc::new(Resident::new(library, Arc::new(cpu(0)), u64::MAX));
+    let options = Options {
+        retry: Duration::ZERO,
+        ..Options::default()
+    };
+    let mut watch = Watch::new(Arc::clone(&resident), options).unwrap();
+    let mut registry = Registry::new();
+    registry.propose(&NAME, 1, &blob);
+    for (topics, data) in &registry.0.logs {
+        watch.log(topics, data);
+    }
+    eventually("ready", || {
+        let models = watch.observe(registry.0.block, &mut registry.state());
+        models.unwrap()[0].progress == Progress::Ready
+    });
+    assert_eq!(std::fs::read(&path).unwrap(), blob.bytes);
 }

@@ -32,11 +32,12 @@ impl Node {
             alarm: 2,
             archive,
             retry: Duration::ZERO,
+            names: None,
         };
         Self {
             registry: Registry::new(),
             library,
-            watch: Watch::new(Arc::clone(&resident), options),
+            watch: Watch::new(Arc::clone(&resident), options).unwrap(),
             resident,
             logs: 0,
         }
@@ -56,6 +57,18 @@ impl Node {
         let block = self.registry.0.block;
         let mut state = self.registry.state();
         self.watch.observe(block, &mut state).unwrap()
+    }
+
+    /// The node after a restart; of the logs it is given those from `logs` on.
+    fn restart(&mut self, names: Option<std::path::PathBuf>, archive: Archive, logs: usize) {
+        let options = Options {
+            alarm: 2,
+            archive,
+            retry: Duration::ZERO,
+            names,
+        };
+        self.watch = Watch::new(Arc::clone(&self.resident), options).unwrap();
+        self.logs = logs;
     }
 
     fn until(&mut self, what: &str, done: impl Fn(&[Readiness]) -> bool) {
@@ -186,7 +199,7 @@ fn names_come_from_the_state_after_a_start() {
     node.registry.propose(&NAME, 2, &b);
     node.registry.propose(&OTHER, 1, &b);
     // A new watch without any log knows the active name and what waits under it, and learns the other one from its log.
-    node.watch = Watch::new(Arc::clone(&node.resident), Options::default());
+    node.watch = Watch::new(Arc::clone(&node.resident), Options::default()).unwrap();
     node.logs = node.registry.0.logs.len();
     assert_eq!(node.observe().len(), 2);
     node.logs = 0;
@@ -223,4 +236,100 @@ fn blobs_go_when_no_recent_block_can_have_used_them() {
         }
         assert!(node.has(second));
     }
+}
+
+#[test]
+fn names_that_wait_for_ever_are_kept_across_restarts() {
+    let blob = Blob::sample(small(), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("names");
+    let mut node = Node::new(&[&blob], u64::MAX, Archive::All);
+    node.restart(Some(path.clone()), Archive::All, 0);
+    node.registry.propose(&NAME, 1, &blob);
+    assert_eq!(node.observe().len(), 1);
+    // Adoptions do not expire. No log is given, and no list of the state has the name.
+    node.registry.0.block += 1000 * DELAY;
+    let logs = node.registry.0.logs.len();
+    node.restart(None, Archive::All, logs);
+    assert_eq!(node.observe(), []);
+    node.restart(Some(path.clone()), Archive::All, logs);
+    let models = node.observe();
+    assert_eq!(models.len(), 1);
+    assert!(models[0].alarm || models[0].progress.is_ready());
+    // Another file in its place is told, not taken.
+    for wrong in ["x", "00", &"0".repeat(63), &"g".repeat(64)] {
+        std::fs::write(&path, wrong).unwrap();
+        let options = Options {
+            names: Some(path.clone()),
+            ..Options::default()
+        };
+        let error = Watch::new(Arc::clone(&node.resident), options)
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("line 1"), "{error}");
+    }
+}
+
+#[test]
+fn what_was_revoked_while_nobody_watched_stays_for_as_long() {
+    let (old, new) = (Blob::sample(small(), 1), Blob::sample(small(), 2));
+    let mut node = Node::new(&[&old, &new], u64::MAX, Archive::All);
+    node.adopt(&NAME, 1, &old);
+    node.adopt(&NAME, 2, &new);
+    node.registry.0.block = 3000;
+    node.adopt(&NAME, 3, &old);
+    node.registry.0.block = 4000;
+    node.registry.revoke(&NAME, 3);
+    node.registry.0.block = 4100;
+    node.restart(None, Archive::Recent { blocks: 1000 }, 0);
+    node.observe();
+    assert!(node.has(&old), "block 4000 may have used it");
+    node.registry.0.block = 5101;
+    node.observe();
+    assert!(!node.has(&old) && !node.has(&new));
+}
+
+#[test]
+fn a_reorganisation_of_any_depth_is_noticed() {
+    let blobs: Vec<_> = (1..=2).map(|seed| Blob::sample(small(), seed)).collect();
+    let mut node = Node::new(&[&blobs[0], &blobs[1]], u64::MAX, Archive::All);
+    let name = |i: u8, fork: u8| [[i; 31].as_slice(), &[fork]].concat().try_into().unwrap();
+    let before = node.registry.0.clone();
+    let mut found = Vec::new();
+    for fork in [1, 2] {
+        node.registry.0 = before.clone();
+        for i in 1..=200u8 {
+            node.adopt(&name(i, fork), 1, &blobs[usize::from(fork - 1)]);
+        }
+        // No log is given: the list alone tells.
+        node.logs = node.registry.0.logs.len();
+        found.push(node.observe());
+    }
+    let of = |fork: u8| {
+        let names = found[usize::from(fork - 1)].iter();
+        names.filter(|model| model.name[31] == fork).count()
+    };
+    assert_eq!((of(1), of(2)), (200, 200));
+    assert!(
+        found[1]
+            .iter()
+            .all(|model| model.commitment == blobs[1].commitment)
+    );
+}
+
+#[test]
+fn a_fetch_that_nobody_wants_any_more_ends() {
+    let blob = Blob::sample(small(), 1);
+    let mut node = Node::new(&[], u64::MAX, Archive::All);
+    node.offer(&blob);
+    node.library.endless.store(true, Ordering::Relaxed);
+    node.registry.propose(&NAME, 1, &blob);
+    node.until("it begins", |models| {
+        matches!(models[0].progress, Progress::Fetching { done: 1, .. })
+    });
+    node.registry.revoke(&NAME, 1);
+    assert_eq!(node.observe(), []);
+    eventually("it ends", || {
+        node.library.broken.load(Ordering::Relaxed) == 1
+    });
 }

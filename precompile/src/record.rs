@@ -3,7 +3,7 @@
 use crate::host::Host;
 use crate::refusal::{Fault, Refusal, Stop, require};
 use crate::slots;
-use crate::word::{Pack, Unpack, Word, ZERO};
+use crate::word::{Pack, Unpack, Word, ZERO, be};
 use int_engine::blob::{RECORD_LEN, Record};
 use int_engine::commitment::{Commitment, verify_chunk};
 use int_engine::config::{Config, Scheme};
@@ -127,6 +127,11 @@ pub(crate) fn words(record: &Record) -> [Word; WORDS] {
         stops(0),
         stops(8),
     ]
+}
+
+/// Length in bytes of the blob, of word 1 of a stored record.
+pub(crate) fn total_len(word: &Word) -> u64 {
+    be(&word[COMPUTED..COMPUTED + 8])
 }
 
 /// The sizes and what they were read from.

@@ -36,7 +36,7 @@ impl State {
             seat.report.bytes += bytes;
             seat.failures = 0;
             let name = seat.report.name.clone();
-            metrics::counter!(crate::names::FETCH_BYTES, "source" => name).increment(bytes);
+            metrics::counter!(crate::metric_names::FETCH_BYTES, "source" => name).increment(bytes);
         }
     }
 }
@@ -234,7 +234,7 @@ impl Board {
         } else {
             tracing::warn!(source = name, commitment = %self.commitment, "{fault}");
         }
-        metrics::counter!(crate::names::FETCH_FAULTS, "source" => name, "kind" => kind)
+        metrics::counter!(crate::metric_names::FETCH_FAULTS, "source" => name, "kind" => kind)
             .increment(1);
         seat.report.fault_count += 1;
         if !fault.trouble.may_pass() {

@@ -1,5 +1,6 @@
 //! What makes engines of loaded models.
 
+use int_engine::commitment::Commitment;
 use int_engine::engine::{CpuEngine, Engine, PrefixStats, logits_digest};
 use int_engine::kernels::Kernels;
 use int_engine::model::Model;
@@ -105,29 +106,58 @@ impl Backend for Cpu {
     }
 }
 
-/// Compares an engine with the portable kernels on the model itself: the logits after a few tokens.
+/// Why an engine must not answer, or could not be compared.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CrossCheckError {
+    /// Its logits are other ones.
+    #[error(
+        "{backend} and the portable kernels give different logits for model {commitment}: do not let this machine vote"
+    )]
+    Differs {
+        /// What computes.
+        backend: String,
+        /// The model.
+        commitment: Commitment,
+    },
+    /// The machine failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+impl From<CrossCheckError> for Fault {
+    fn from(error: CrossCheckError) -> Self {
+        match error {
+            CrossCheckError::Differs { .. } => {
+                Self::Engine(int_engine::halt::Fault::Device(error.to_string()))
+            }
+            CrossCheckError::Fault(fault) => fault,
+        }
+    }
+}
+
+/// Compares an engine with the portable kernels, on so many threads, on the model itself: the logits after a few tokens.
 ///
 /// It finds what the known answers cannot, a weight that this machine keeps or multiplies wrongly.
 ///
 /// # Errors
 /// When they differ, or the machine fails.
-pub fn cross_check(engine: &dyn Engine, model: &Arc<Model>) -> Result<(), Fault> {
-    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+pub fn cross_check(
+    engine: &dyn Engine,
+    model: &Arc<Model>,
+    threads: NonZeroUsize,
+) -> Result<(), CrossCheckError> {
     let other = CpuEngine::new(Arc::clone(model), Kernels::scalar(), threads);
     let accepted = model.config().accepted_ids() as u64;
     let most = model.config().max_context().min(4) as u64;
-    let tokens: Vec<u32> = (0..most)
-        .map(|i| ((i * i * 7919 + 1) % accepted) as u32)
-        .collect();
-    let (found, expected) = (digest(engine, &tokens)?, digest(&other, &tokens)?);
-    if found == expected {
+    let tokens = (0..most).map(|i| ((i * i * 7919 + 1) % accepted) as u32);
+    let tokens: Vec<u32> = tokens.collect();
+    if digest(engine, &tokens)? == digest(&other, &tokens)? {
         return Ok(());
     }
-    Err(Fault::Engine(int_engine::halt::Fault::Device(format!(
-        "{} and the portable kernels give different logits for model {} and tokens {tokens:?}: do not let this machine vote",
-        engine.backend(),
-        model.commitment(),
-    ))))
+    Err(CrossCheckError::Differs {
+        backend: engine.backend().to_owned(),
+        commitment: model.commitment(),
+    })
 }
 
 fn digest(engine: &dyn Engine, tokens: &[u32]) -> Result<[u8; 32], Fault> {

@@ -11,13 +11,14 @@
 mod backend;
 mod set;
 
-pub use backend::{Backend, Cpu, Purpose, Started, cross_check};
+pub use backend::{Backend, Cpu, CrossCheckError, Purpose, Started, cross_check};
 pub use set::ModelStatus;
 
 use crate::library::Library;
-use crate::names;
+use crate::metric_names as names;
 use int_engine::commitment::Commitment;
 use int_engine::engine::PrefixStats;
+use int_engine::model::Model;
 use precompile::{Fault, Lookup, Models};
 use set::{Claim, Set};
 use std::any::Any;
@@ -29,6 +30,7 @@ use std::time::Instant;
 
 /// A loaded model with its engines.
 struct Ready {
+    model: Arc<Model>,
     blocks: Started,
     calls: Started,
 }
@@ -51,6 +53,8 @@ pub struct Resident {
     set: Mutex<Set>,
     /// Rings when a load ends.
     ended: Condvar,
+    /// Models whose gauges have been set.
+    shown: Mutex<BTreeSet<Commitment>>,
 }
 
 impl Resident {
@@ -61,12 +65,23 @@ impl Resident {
         let resident = Self {
             library,
             backend,
-            load_threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            load_threads: NonZeroUsize::MIN,
             set: Mutex::new(Set::new(memory)),
             ended: Condvar::new(),
+            shown: Mutex::default(),
         };
         resident.report();
         resident
+    }
+
+    /// The same with so many threads for a load and its comparison, 1 if not set: they share the processor with blocks that
+    /// are executed meanwhile.
+    #[must_use]
+    pub fn load_threads(self, threads: NonZeroUsize) -> Self {
+        Self {
+            load_threads: threads,
+            ..self
+        }
     }
 
     /// The library that blobs come from.
@@ -91,12 +106,22 @@ impl Resident {
         })
     }
 
-    /// Loads a model ahead of its use, and compares its engine with the portable kernels ([`cross_check`]).
+    /// Loads a model ahead of its use, and compares its engine with the portable kernels ([`cross_check`]), also when a block
+    /// has loaded it without that.
     ///
     /// # Errors
     /// The [`Fault`] that a block would have: the blob is not at hand or damaged, there is no room, the engine is wrong.
     pub fn prepare(&self, commitment: Commitment) -> Result<Lookup, Fault> {
-        self.obtain(commitment, true)
+        let lookup = self.obtain(commitment, true)?;
+        let unchecked = self.set().unchecked(commitment);
+        if let Some(ready) = unchecked {
+            let checked = cross_check(&*ready.blocks.engine, &ready.model, self.load_threads);
+            let dropped = self.set().checked(commitment, checked.is_ok());
+            drop(dropped);
+            self.report();
+            checked?;
+        }
+        Ok(lookup)
     }
 
     /// Says which models must stay: those that are active or wait for activation. All others stay as long as nobody needs
@@ -136,20 +161,21 @@ impl Resident {
         metrics::gauge!(names::RESIDENT_BYTES).set(set.taken() as f64);
         metrics::gauge!(names::RESIDENT_LIMIT).set(set.memory() as f64);
         drop(set);
-        for model in status {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.extend(status.iter().map(|model| model.commitment));
+        for &commitment in shown.iter() {
             for purpose in [Purpose::Blocks, Purpose::Calls] {
-                let Some(stats) = self.prefix_stats(model.commitment, purpose) else {
-                    continue;
-                };
-                let labels = || {
-                    [
-                        ("model", model.commitment.to_string()),
-                        ("for", purpose.name().to_owned()),
-                    ]
-                };
-                metrics::gauge!(names::PREFIX_BYTES, &labels()).set(stats.bytes as f64);
-                metrics::counter!(names::PREFIX_HITS, &labels()).absolute(stats.hits);
-                metrics::counter!(names::PREFIX_POSITIONS, &labels()).absolute(stats.positions);
+                let labels = [
+                    ("model", commitment.to_string()),
+                    ("for", purpose.name().to_owned()),
+                ];
+                let stats = self.prefix_stats(commitment, purpose);
+                let bytes = stats.map_or(0, |stats| stats.bytes);
+                metrics::gauge!(names::PREFIX_BYTES, &labels).set(bytes as f64);
+                if let Some(stats) = stats {
+                    metrics::counter!(names::PREFIX_HITS, &labels).absolute(stats.hits);
+                    metrics::counter!(names::PREFIX_POSITIONS, &labels).absolute(stats.positions);
+                }
             }
         }
     }
@@ -185,7 +211,7 @@ impl Resident {
             }
             Err(fault) => tracing::error!(%commitment, %fault, "the model cannot be loaded"),
         }
-        let result = self.set().end(commitment, loaded);
+        let result = self.set().end(commitment, loaded, check);
         self.ended.notify_all();
         self.report();
         result
@@ -198,17 +224,30 @@ impl Resident {
         let open = open.map_err(|error| missing(error.to_string()))?;
         let (source, len) = open.ok_or_else(|| missing("the library does not have it".into()))?;
         let beside = self.backend.beside_weights();
-        self.set().reserve(commitment, len.saturating_add(beside))?;
-        let Some(model) = precompile::load(commitment, &*source, len, self.load_threads)? else {
+        let room = self.set().reserve(commitment, len.saturating_add(beside));
+        // What was let go of is freed here, without the lock.
+        drop(room?);
+        let model = precompile::load(commitment, &*source, len, self.load_threads);
+        if let Err(Fault::Missing { .. }) = &model {
+            // Its bytes are not those of the commitment, or cannot be read: the next fetch gets what is wrong with it.
+            if let Err(error) = self.library.damaged(commitment) {
+                tracing::error!(%commitment, %error, "a damaged blob cannot be put aside");
+            }
+        }
+        let Some(model) = model? else {
             return Ok(None);
         };
         let model = Arc::new(model);
         let blocks = self.backend.start(&model, Purpose::Blocks)?;
         if check {
-            cross_check(&*blocks.engine, &model)?;
+            cross_check(&*blocks.engine, &model, self.load_threads)?;
         }
         let calls = self.backend.start(&model, Purpose::Calls)?;
-        Ok(Some(Ready { blocks, calls }))
+        Ok(Some(Ready {
+            model,
+            blocks,
+            calls,
+        }))
     }
 }
 

@@ -24,6 +24,8 @@ struct Entry {
     used: u64,
     /// Loaded for a block while nobody had said what to keep.
     asked: bool,
+    /// Whether its engine was compared with the portable kernels.
+    checked: bool,
 }
 
 /// What a thread that wants a model does.
@@ -104,6 +106,30 @@ impl Set {
         }
     }
 
+    /// A model that is in memory and was never compared.
+    pub(super) fn unchecked(&self, commitment: Commitment) -> Option<Arc<Ready>> {
+        let entry = self.entries.get(&commitment)?;
+        match (&entry.state, entry.checked) {
+            (State::Ready(ready), false) => Some(Arc::clone(ready)),
+            _ => None,
+        }
+    }
+
+    /// The end of a comparison: a model that failed it is let go of, and handed back to be freed.
+    pub(super) fn checked(
+        &mut self,
+        commitment: Commitment,
+        right: bool,
+    ) -> Option<impl Sized + use<>> {
+        if right {
+            if let Some(entry) = self.entries.get_mut(&commitment) {
+                entry.checked = true;
+            }
+            return None;
+        }
+        self.entries.remove(&commitment)
+    }
+
     /// The answer of a commitment that is no longer loading.
     pub(super) fn found(&mut self, commitment: Commitment, purpose: Purpose) -> Option<Lookup> {
         self.time += 1;
@@ -129,13 +155,19 @@ impl Set {
             bytes: 0,
             used: self.time,
             asked: self.kept.is_none(),
+            checked: false,
         };
         self.entries.insert(commitment, entry);
         Claim::Yours
     }
 
-    /// Makes room for a model that is being loaded, by letting go of models that need not stay.
-    pub(super) fn reserve(&mut self, commitment: Commitment, bytes: u64) -> Result<(), Fault> {
+    /// Makes room for a model that is being loaded, by letting go of models that need not stay; they are handed back to be
+    /// freed.
+    pub(super) fn reserve(
+        &mut self,
+        commitment: Commitment,
+        bytes: u64,
+    ) -> Result<impl Sized + use<>, Fault> {
         let stays = |set: &Self, c: Commitment, entry: &Entry| {
             set.pinned(c) || matches!(entry.state, State::Loading)
         };
@@ -154,6 +186,7 @@ impl Set {
                 ),
             });
         }
+        let mut gone = Vec::new();
         while self.taken().saturating_add(bytes) > self.memory {
             let free = self.entries.iter();
             let free = free.filter(|&(&c, entry)| !stays(self, c, entry) && entry.bytes > 0);
@@ -161,12 +194,12 @@ impl Set {
                 break;
             };
             tracing::info!(commitment = %oldest, "model let go of to make room");
-            self.entries.remove(&oldest);
+            gone.extend(self.entries.remove(&oldest));
         }
         if let Some(entry) = self.entries.get_mut(&commitment) {
             entry.bytes = bytes;
         }
-        Ok(())
+        Ok(gone)
     }
 
     /// The end of a load: what waiting threads find, and the answer of the loading one.
@@ -174,6 +207,7 @@ impl Set {
         &mut self,
         commitment: Commitment,
         loaded: Result<Option<Ready>, Fault>,
+        checked: bool,
     ) -> Result<Lookup, Fault> {
         let entry = self.entries.get_mut(&commitment);
         let Some(entry) = entry else {
@@ -183,6 +217,7 @@ impl Set {
             Ok(Some(ready)) => {
                 let ready = Arc::new(ready);
                 entry.state = State::Ready(Arc::clone(&ready));
+                entry.checked = checked;
                 Ok(ready.engine(Purpose::Blocks))
             }
             Ok(None) => {

@@ -26,8 +26,8 @@ pub(super) struct Ends {
     newest: BTreeMap<Word, Activation>,
     /// The last block in which a commitment may have been used.
     last: BTreeMap<Commitment, u64>,
-    /// What was needed after the block before.
-    before: BTreeSet<Commitment>,
+    /// What was needed after the block before; `None` before the first look.
+    before: Option<BTreeSet<Commitment>>,
 }
 
 impl Ends {
@@ -55,10 +55,13 @@ impl Ends {
         library: &dyn Library,
     ) {
         // A block that ends a commitment may have used it.
-        let before = std::mem::replace(&mut self.before, needed.clone());
+        // What was the newest of its name may have been revoked at any time before the first look.
+        let newest = || self.newest.values().map(|a| Commitment(a.commitment));
+        let before = self.before.take().unwrap_or_else(|| newest().collect());
         for &commitment in needed.iter().chain(&before) {
             self.used(commitment, block);
         }
+        self.before = Some(needed.clone());
         let Archive::Recent { blocks } = archive else {
             return;
         };

@@ -64,9 +64,20 @@ impl fmt::Display for Progress {
     }
 }
 
+/// A model that is wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// Length of its blob, where the chain says it.
+    pub(super) len: Option<u64>,
+    /// Blocks until it can be active.
+    pub(super) left: u64,
+}
+
 struct Job {
     progress: Progress,
     running: bool,
+    /// Ends what runs, as soon as it hears of it.
+    stop: Arc<AtomicBool>,
     /// Before this, nobody tries again.
     not_before: Instant,
 }
@@ -78,7 +89,6 @@ pub(super) struct Jobs {
     resident: Arc<Resident>,
     retry: Duration,
     table: Table,
-    stop: Arc<AtomicBool>,
 }
 
 fn lock(table: &Table) -> MutexGuard<'_, BTreeMap<Commitment, Job>> {
@@ -91,20 +101,25 @@ impl Jobs {
             resident,
             retry,
             table: Table::default(),
-            stop: Arc::default(),
         }
     }
 
-    /// Forgets what is not wanted and does not run, and begins what is wanted and not ready; the lengths are those of the
-    /// blobs, where they are known.
-    pub(super) fn want(&self, models: &BTreeMap<Commitment, Option<u64>>) {
+    /// Ends and forgets what is not wanted, and begins what is and is not ready: first what is active soonest.
+    pub(super) fn want(&self, models: &BTreeMap<Commitment, Wanted>) {
         let mut table = lock(&self.table);
-        table.retain(|commitment, job| job.running || models.contains_key(commitment));
+        table.retain(|commitment, job| {
+            let wanted = models.contains_key(commitment);
+            job.stop.store(!wanted, Ordering::Relaxed);
+            job.running || wanted
+        });
         let now = Instant::now();
-        for (&commitment, &len) in models {
+        let mut order: Vec<_> = models.iter().collect();
+        order.sort_by_key(|(_, wanted)| wanted.left);
+        for (&commitment, wanted) in order {
             let job = table.entry(commitment).or_insert_with(|| Job {
                 progress: Progress::Waiting,
                 running: false,
+                stop: Arc::default(),
                 not_before: now,
             });
             if job.running {
@@ -122,7 +137,7 @@ impl Jobs {
                 job.progress = Progress::Waiting;
             }
             if table.values().filter(|job| job.running).count() < MOST {
-                self.begin(&mut table, commitment, len);
+                self.begin(&mut table, commitment, wanted.len);
             }
         }
     }
@@ -139,20 +154,20 @@ impl Jobs {
         commitment: Commitment,
         len: Option<u64>,
     ) {
+        let Some(job) = table.get_mut(&commitment) else {
+            return;
+        };
         let task = Task {
             commitment,
             len,
             resident: Arc::clone(&self.resident),
             table: Arc::clone(&self.table),
-            stop: Arc::clone(&self.stop),
+            stop: Arc::clone(&job.stop),
         };
         let retry = self.retry;
         let started = std::thread::Builder::new()
             .name("blue-prepare".into())
             .spawn(move || task.run(retry));
-        let Some(job) = table.get_mut(&commitment) else {
-            return;
-        };
         match started {
             Ok(_) => job.running = true,
             Err(error) => job.progress = Progress::Failed(format!("no thread: {error}")),
@@ -162,7 +177,9 @@ impl Jobs {
 
 impl Drop for Jobs {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        for job in lock(&self.table).values() {
+            job.stop.store(true, Ordering::Relaxed);
+        }
     }
 }
 

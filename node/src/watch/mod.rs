@@ -6,28 +6,32 @@
 
 mod archive;
 mod jobs;
+mod known;
 
 pub use archive::Archive;
 pub use jobs::Progress;
 
+use crate::metric_names as names;
 use crate::models::Resident;
-use crate::names;
 use archive::Ends;
 use int_engine::commitment::Commitment;
-use jobs::Jobs;
+use jobs::{Jobs, Wanted};
+use known::Known;
 use precompile::Fault;
 use precompile::registry::Event;
-use precompile::registry::state::{self, Storage};
+use precompile::registry::state::{self, Activation, Storage};
 use precompile::word::Word;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Activations of the end of the list that are read again in every block: more than a reorganisation can exchange.
-const RECENT: u64 = 64;
+/// Activations that are compared at a time to find where a reorganisation has changed the list.
+const RUN: usize = 64;
 
 /// How a node watches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Blocks before an activation from which on a model that is not ready is an alarm.
     pub alarm: u64,
@@ -35,15 +39,20 @@ pub struct Options {
     pub archive: Archive,
     /// Time between a failed attempt to get or load a blob and the next one.
     pub retry: Duration,
+    /// A file that keeps the names of the registry that the node has seen. An adoption waits for its activation without a
+    /// limit, and a name that was never active is in no list of the state: without the file, [`Watch::log`] must be given
+    /// every `Passed` event since the registry began after each start.
+    pub names: Option<PathBuf>,
 }
 
 impl Default for Options {
-    /// An alarm an hour of 12-second blocks ahead, every blob kept, attempts every 15 seconds.
+    /// An alarm an hour of 12-second blocks ahead, every blob kept, attempts every 15 seconds, no file of names.
     fn default() -> Self {
         Self {
             alarm: 300,
             archive: Archive::All,
             retry: Duration::from_secs(15),
+            names: None,
         }
     }
 }
@@ -67,29 +76,33 @@ pub struct Readiness {
 pub struct Watch {
     resident: Arc<Resident>,
     options: Options,
-    names: BTreeSet<Word>,
-    /// Activations that have been read.
-    read: u64,
+    known: Known,
+    /// The list of activations as it was read last.
+    list: Vec<Activation>,
     jobs: Jobs,
     ends: Ends,
     /// Commitments whose alarm has been told.
     told: BTreeSet<Commitment>,
+    /// Commitments whose gauges have been set.
+    shown: BTreeSet<Commitment>,
 }
 
 impl Watch {
-    /// Nothing is known yet. After a start, [`Watch::log`] is given the registry's logs of at least the last `delay` blocks
-    /// ([`state::governance`]): a name that waits for its first activation is in no list of the state.
-    #[must_use]
-    pub fn new(resident: Arc<Resident>, options: Options) -> Self {
-        Self {
+    /// Knows the names of [`Options::names`].
+    ///
+    /// # Errors
+    /// When that file cannot be read, or holds something else.
+    pub fn new(resident: Arc<Resident>, options: Options) -> io::Result<Self> {
+        Ok(Self {
             jobs: Jobs::new(Arc::clone(&resident), options.retry),
             resident,
+            known: Known::open(options.names.clone())?,
             options,
-            names: BTreeSet::new(),
-            read: 0,
+            list: Vec::new(),
             ends: Ends::default(),
             told: BTreeSet::new(),
-        }
+            shown: BTreeSet::new(),
+        })
     }
 
     /// Learns names from a log of the registry, of any block on any fork.
@@ -97,7 +110,7 @@ impl Watch {
         if let Some(Event::Passed { name, .. } | Event::Activated { name, .. }) =
             Event::parse(topics, data)
         {
-            self.names.insert(name);
+            self.known.insert(name);
         }
     }
 
@@ -112,21 +125,27 @@ impl Watch {
         state: &mut S,
     ) -> Result<Vec<Readiness>, Fault> {
         self.learn(state)?;
+        if let Err(error) = self.known.save() {
+            tracing::error!(%error, "the names of the registry cannot be kept");
+        }
         let mut models = Vec::new();
-        let mut lens = BTreeMap::new();
-        for name in &self.names {
+        let mut wanted = BTreeMap::new();
+        for name in self.known.iter() {
             let served = state::served(state, name)?.map(|commitment| (commitment, None));
             let pending = state::pending(state, name)?;
             let pending = (pending.version != 0)
                 .then_some((Commitment(pending.commitment), Some(pending.block)));
             for (commitment, activation) in served.into_iter().chain(pending) {
-                lens.insert(commitment, state::blob_len(state, &commitment)?);
+                let left = activation.map_or(0, |first| first.saturating_sub(block));
+                let len = state::blob_len(state, &commitment)?;
+                let want = wanted.entry(commitment).or_insert(Wanted { len, left });
+                want.left = want.left.min(left);
                 models.push((*name, commitment, activation));
             }
         }
-        let needed: BTreeSet<Commitment> = lens.keys().copied().collect();
+        let needed: BTreeSet<Commitment> = wanted.keys().copied().collect();
         self.resident.keep(needed.clone());
-        self.jobs.want(&lens);
+        self.jobs.want(&wanted);
         let found = models.into_iter().map(|(name, commitment, activation)| {
             let progress = self.jobs.progress(commitment);
             let left = activation.map_or(0, |first| first.saturating_sub(block));
@@ -149,22 +168,47 @@ impl Watch {
         Ok(found)
     }
 
-    /// Names and ends from the list of activations.
+    /// Names and ends from the list of activations, of which a reorganisation may have changed the end.
     fn learn<S: Storage + ?Sized>(&mut self, state: &mut S) -> Result<(), Fault> {
         let count = state::activation_count(state)?;
-        let from = self.read.min(count.saturating_sub(RECENT));
-        for index in from..count {
-            let activation = state::activation(state, index)?;
-            self.names.insert(activation.name);
-            self.ends.activated(&activation);
+        let damaged = |_| Fault::State(format!("the registry counts {count} activations"));
+        let count = u32::try_from(count).map_err(damaged)? as usize;
+        self.list.truncate(count);
+        let mut same = self.list.len();
+        while same > 0 {
+            let run = same.saturating_sub(RUN)..same;
+            let mut changed = None;
+            for index in run.clone() {
+                if state::activation(state, index as u64)? != self.list[index] {
+                    changed = Some(index);
+                    break;
+                }
+            }
+            if changed.is_none() {
+                break;
+            }
+            same = run.start;
         }
-        self.read = count;
+        self.list.truncate(same);
+        for index in same..count {
+            let activation = state::activation(state, index as u64)?;
+            self.known.insert(activation.name);
+            self.ends.activated(&activation);
+            self.list.push(activation);
+        }
         Ok(())
     }
 
     fn tell(&mut self, block: u64, models: &[Readiness]) {
         let alarms = models.iter().filter(|model| model.alarm).count();
         metrics::gauge!(names::ALARM).set(alarms as f64);
+        let now: BTreeSet<_> = models.iter().map(|model| model.commitment).collect();
+        for commitment in std::mem::take(&mut self.shown).difference(&now) {
+            let labels = [("model", commitment.to_string())];
+            metrics::gauge!(names::READY, &labels).set(0.0);
+            metrics::gauge!(names::BLOCKS_LEFT, &labels).set(0.0);
+        }
+        self.shown = now;
         for model in models {
             let labels = [("model", model.commitment.to_string())];
             let ready = f64::from(u8::from(model.progress.is_ready()));

@@ -19,7 +19,7 @@ use precompile::{Call, Fault, Outcome, REGISTRY, Target, calldata};
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 pub(crate) const ADMIN: [u8; 20] = [0xA1; 20];
@@ -42,6 +42,10 @@ pub(crate) struct Gated {
     /// Blobs that can be fetched.
     pub(crate) elsewhere: Mutex<BTreeMap<Commitment, Vec<u8>>>,
     pub(crate) fetches: AtomicU64,
+    /// Fetches that were broken off.
+    pub(crate) broken: AtomicU64,
+    /// Whether a fetch goes on until it is broken off.
+    pub(crate) endless: AtomicBool,
     /// Commitments whose opening waits until they are taken out.
     held: Mutex<Vec<Commitment>>,
     released: Condvar,
@@ -78,6 +82,13 @@ impl Library for Gated {
         let found = self.elsewhere.lock().unwrap().get(&commitment).cloned();
         let blob = found.ok_or("no source has it")?;
         assert_eq!(len, Some(blob.len() as u64), "what the chain says");
+        while self.endless.load(Ordering::Relaxed) {
+            if progress(1, blob.len() as u64).is_break() {
+                self.broken.fetch_add(1, Ordering::Relaxed);
+                return Err("broken off".into());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         let _ = progress(blob.len() as u64, blob.len() as u64);
         self.there.insert(blob);
         Ok(())

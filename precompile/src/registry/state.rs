@@ -2,6 +2,7 @@
 
 use super::votes::Governance;
 use crate::host::Host;
+use crate::record;
 use crate::refusal::Fault;
 use crate::slots;
 use crate::word::{Pack, Unpack, Word, ZERO, to_u64};
@@ -131,8 +132,5 @@ pub fn blob_len<S: Storage + ?Sized>(
     commitment: &Commitment,
 ) -> Result<Option<u64>, Fault> {
     let word = state.word(&slots::record(&commitment.0, 1))?;
-    let mut fields = Unpack::new(&word);
-    // After max_context, scheme, qk_norm, tied, the number of stop ids and eps.
-    let [.., len] = [4, 1, 1, 1, 1, 8, 8].map(|width| fields.field(width));
-    Ok((word != ZERO).then_some(len))
+    Ok((word != ZERO).then(|| record::total_len(&word)))
 }

@@ -11,8 +11,12 @@ use precompile::{Fault, REGISTRY};
 /// How often progress is looked at when there is no new block.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What is ready, as of the newest look.
-pub(super) type Latest = Arc<Mutex<Vec<Readiness>>>;
+/// What is ready, as of the newest look; `None` while nobody knows.
+pub(super) type Latest = Arc<Mutex<Option<Vec<Readiness>>>>;
+
+fn tell(latest: &Latest, models: Option<Vec<Readiness>>) {
+    *latest.lock().unwrap_or_else(PoisonError::into_inner) = models;
+}
 
 /// Looks at every block until the process ends.
 pub(super) async fn follow(chain: Arc<Chain>, resident: Arc<Resident>, latest: Latest) {
@@ -22,7 +26,14 @@ pub(super) async fn follow(chain: Arc<Chain>, resident: Arc<Resident>, latest: L
         retry: Duration::from_secs(2),
         ..Options::default()
     };
-    let mut watch = Watch::new(resident, options);
+    // Without a file of names: every log is looked at from block 0 on.
+    let mut watch = match Watch::new(resident, options) {
+        Ok(watch) => watch,
+        Err(error) => {
+            tracing::error!(%error, "the models are not watched");
+            return;
+        }
+    };
     let mut seen = 0;
     loop {
         let chain = Arc::clone(&chain);
@@ -32,20 +43,22 @@ pub(super) async fn follow(chain: Arc<Chain>, resident: Arc<Resident>, latest: L
         });
         let Ok((kept, found)) = looked.await else {
             tracing::error!("the watch over the models has ended");
+            tell(&latest, None);
             return;
         };
         watch = kept;
         match found {
             Ok((head, models)) => {
                 seen = head + 1;
-                *latest.lock().unwrap_or_else(PoisonError::into_inner) = models;
+                tell(&latest, Some(models));
             }
-            Err(error) => tracing::warn!(%error, "the models cannot be looked at"),
+            Err(error) => {
+                tracing::warn!(%error, "the models cannot be looked at");
+                tell(&latest, None);
+            }
         }
-        // A new block or a tick, whichever comes first; a chain that is gone ends both.
-        if let Ok(Err(_)) = tokio::time::timeout(TICK, heads.changed()).await {
-            return;
-        }
+        // A new block or a tick, whichever comes first.
+        let _ = tokio::time::timeout(TICK, heads.changed()).await;
     }
 }
 

@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use blue_node::metric_names;
 use blue_node::models::Resident;
-use blue_node::names;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
 
@@ -29,7 +29,7 @@ struct Shown {
 pub(super) fn record() -> Outcome<PrometheusHandle> {
     let recorder = PrometheusBuilder::new().install_recorder();
     let recorder = recorder.or_runtime("cannot record metrics")?;
-    names::describe();
+    metric_names::describe();
     Ok(recorder)
 }
 
@@ -67,11 +67,12 @@ async fn metrics(State(shown): State<Shown>) -> impl IntoResponse {
     (kind, shown.recorder.render())
 }
 
-/// 200 while every model that should be ready is, 503 otherwise.
+/// 200 while every model that should be ready is, 503 otherwise and while nobody has looked.
 async fn ready(State(shown): State<Shown>) -> impl IntoResponse {
     let latest = shown.latest.lock().unwrap_or_else(PoisonError::into_inner);
     let models: Vec<_> = latest
         .iter()
+        .flatten()
         .map(|model| {
             json!({
                 "name": output::hex(&model.name),
@@ -83,7 +84,10 @@ async fn ready(State(shown): State<Shown>) -> impl IntoResponse {
             })
         })
         .collect();
-    let status = match latest.iter().any(|model| model.alarm) {
+    let alarm = latest
+        .as_ref()
+        .is_none_or(|models| models.iter().any(|model| model.alarm));
+    let status = match alarm {
         true => StatusCode::SERVICE_UNAVAILABLE,
         false => StatusCode::OK,
     };

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 /// An [`EvmFactory`] whose EVMs have the precompiles of their block, beside those of an inner factory.
 ///
-/// A reth-like node takes it where it takes its EVM factory. Give block execution one factory and everything that anybody
-/// may ask for another ([`BlueEvmFactory::with`]): a fault of a call must not trip the latch that blocks wait on.
+/// A node takes it where it takes its EVM factory. Block execution gets one, and everything that anybody may ask for another
+/// ([`BlueEvmFactory::for_calls`]), with engines of its own: a fault of a call must not trip the latch that blocks wait on,
+/// nor may a call make the node load models. A node that hands one configuration of its EVM to both makes two.
 #[derive(Clone)]
 pub struct BlueEvmFactory<F = EthEvmFactory> {
     inner: F,
@@ -51,9 +52,10 @@ impl<F> BlueEvmFactory<F> {
         }
     }
 
-    /// The same with other models and another latch: for calls outside blocks.
+    /// The same for calls outside blocks: with models that nothing is loaded for, and a latch that no verdict waits on. A latch
+    /// that several calls share tells of the first fault of any of them.
     #[must_use]
-    pub fn with(&self, models: Arc<dyn Models + Send + Sync>, latch: FaultLatch) -> Self
+    pub fn for_calls(&self, models: Arc<dyn Models + Send + Sync>, latch: FaultLatch) -> Self
     where
         F: Clone,
     {

@@ -168,7 +168,7 @@ fn a_block_executor_adopts_a_model_and_asks_it() {
     let mut models = ModelSet::default();
     models.insert(Arc::new(blob.engine(Kernels::detect())));
     let factory = node.executors.evm_factory();
-    let calls = factory.with(Arc::new(models), FaultLatch::new());
+    let calls = factory.for_calls(Arc::new(models), FaultLatch::new());
     let mut env: EvmEnv = EvmEnv::default();
     env.block_env.timestamp = U256::from(TIME);
     let mut evm = calls.create_evm_with_inspector(&mut node.db, env, NoOpInspector {});
@@ -215,7 +215,7 @@ fn a_fault_ends_the_block_and_trips_the_factorys_latch() {
     // With the model at hand, the same block has a verdict.
     let mut models = ModelSet::default();
     models.insert(Arc::new(blob.engine(Kernels::detect())));
-    let factory = factory.with(Arc::new(models), FaultLatch::new());
+    let factory = factory.for_calls(Arc::new(models), FaultLatch::new());
     node.executors =
         EthBlockExecutorFactory::new(AlloyReceiptBuilder::default(), EthSpec::mainnet(), factory);
     let receipts = node.block(2 + DELAY, &[ask]).unwrap();
