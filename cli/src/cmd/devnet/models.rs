@@ -147,7 +147,8 @@ pub(super) fn load(args: &Args, progress: Progress) -> Outcome<Served> {
     let library: Arc<dyn Library> = Arc::new(Blobs { files, shelf });
     let memory = args.model_memory.saturating_mul(1 << 20);
     let engines = engines(cpu(args), &library);
-    let resident = Arc::new(Resident::new(library, engines, memory));
+    let resident = Resident::new(library, engines, memory).load_threads(threads);
+    let resident = Arc::new(resident);
     let spinner = progress.spinner("loading");
     for named in &models {
         spinner.set_message(format!("loading {}", named.text));

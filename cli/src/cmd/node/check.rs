@@ -8,7 +8,7 @@ use std::time::Instant;
 use blue_bench::gas::{Case, Chain, Shape};
 use blue_bench::machine::Machine;
 use blue_bench::memory::{self, Memory};
-use blue_node::models::{Backend, Cpu, Purpose, cross_check};
+use blue_node::models::{Backend, Cpu, CrossCheckError, Purpose, cross_check};
 use blue_node::selftest::{self, SelfTestError};
 use int_engine::blob::Loader;
 use int_engine::kernels::Kernels;
@@ -141,8 +141,14 @@ fn measure<'a>(file: &'a Path, cpu: &Cpu, progress: Progress) -> Outcome<Measure
     let spinner = progress.spinner("comparing with the portable kernels");
     let model = Arc::new(model);
     let started = cpu.start(&model, Purpose::Blocks);
-    let wrong = |fault| Failure::new(Code::Mismatch, anyhow::Error::new(fault));
-    cross_check(&*started.map_err(wrong)?.engine, &model).map_err(wrong)?;
+    let started = started.or_runtime("this machine cannot run the model")?;
+    cross_check(&*started.engine, &model, cpu.threads).map_err(|error| {
+        let code = match error {
+            CrossCheckError::Differs { .. } => Code::Mismatch,
+            CrossCheckError::Fault(_) => Code::Runtime,
+        };
+        Failure::new(code, error)
+    })?;
     spinner.set_message("measuring memory");
     let program = std::env::current_exe().or_runtime("the name of this program")?;
     // Where the system does not tell, the rest is told.
