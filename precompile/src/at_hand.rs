@@ -2,11 +2,12 @@
 
 use crate::host::Lookup;
 use crate::refusal::Fault;
-use int_engine::blob::{LoadError, Loader};
-use int_engine::commitment::{Commitment, Tree};
+use int_engine::blob::{BlobError, LoadError, Loader};
+use int_engine::commitment::{CHUNK, Commitment, Hasher};
 use int_engine::engine::Engine;
 use int_engine::model::Model;
 use int_engine::read::ReadAt;
+use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use std::sync::Arc;
 /// commitment.
 ///
 /// A loader that refuses bytes has not yet said whose bytes they are: a damaged copy of a good blob is refused like a blob
-/// that was never good. Only bytes that hash to the commitment speak for it. So this hashes all of them before it answers
-/// `None`, which every node answers or none.
+/// that was never good. Only bytes that hash to the commitment speak for it. So before it answers `None`, which every node
+/// answers or none, this reads them again, and hashes and loads them in that one reading.
 ///
 /// # Errors
 /// [`Fault::Missing`] when the bytes cannot be read or are not those of the commitment, [`Fault::Engine`] when this machine
@@ -30,20 +31,62 @@ pub fn load<S: ReadAt + ?Sized>(
     let loaded = Loader::new()
         .expect(commitment)
         .load(source, len, threads, |_| ());
-    let refused = match loaded {
-        Ok(model) => return Ok(Some(model)),
-        Err(LoadError::Fault(fault)) => return Err(fault.into()),
-        Err(LoadError::Read(error)) => return Err(missing(error.to_string())),
-        Err(LoadError::Blob(refused)) => refused,
-    };
-    let tree = Tree::read(source, len, threads, |_| ()).map_err(|e| missing(e.to_string()))?;
-    let found = tree.commitment();
-    if found == commitment {
+    match loaded {
+        Ok(model) => Ok(Some(model)),
+        Err(LoadError::Fault(fault)) => Err(fault.into()),
+        Err(LoadError::Read(error)) => Err(missing(error.to_string())),
+        Err(LoadError::Blob(refused)) => reread(commitment, source, len, &refused),
+    }
+}
+
+/// Bytes of a piece: chunks of the commitment.
+const PIECE: usize = 8 * CHUNK;
+
+/// What the bytes of a source say that has been refused once. They may not be the same this time: a memory or a bus may have
+/// failed, or the file been replaced. So what speaks for the commitment is hashed and loaded in one reading.
+fn reread<S: ReadAt + ?Sized>(
+    commitment: Commitment,
+    source: &S,
+    len: u64,
+    before: &BlobError,
+) -> Result<Option<Model>, Fault> {
+    let missing = |reason: String| Fault::Missing { commitment, reason };
+    let (mut hasher, mut loader) = (Hasher::new(), Loader::new());
+    let mut refused = None;
+    let mut piece = vec![0; PIECE];
+    let mut at = 0;
+    while at < len {
+        let most = usize::try_from(len - at).unwrap_or(PIECE).min(PIECE);
+        let n = match source.read_at(&mut piece[..most], at) {
+            Ok(0) => return Err(missing(format!("the bytes end at {at} of {len}"))),
+            Ok(n) => n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(missing(format!("cannot read at byte {at}: {error}"))),
+        };
+        hasher.update(&piece[..n]);
+        if refused.is_none() {
+            match loader.push(&piece[..n]) {
+                Ok(()) => {}
+                Err(LoadError::Blob(error)) => refused = Some(error),
+                Err(LoadError::Fault(fault)) => return Err(fault.into()),
+                Err(LoadError::Read(error)) => return Err(missing(error.to_string())),
+            }
+        }
+        at += n as u64;
+    }
+    let found = hasher.finish().commitment();
+    if found != commitment {
+        return Err(missing(format!("the bytes are those of {found}: {before}")));
+    }
+    if refused.is_some() {
         return Ok(None);
     }
-    Err(missing(format!(
-        "the bytes are those of {found}: {refused}"
-    )))
+    match loader.finish() {
+        Ok(model) => Ok(Some(model)),
+        Err(LoadError::Blob(_)) => Ok(None),
+        Err(LoadError::Fault(fault)) => Err(fault.into()),
+        Err(LoadError::Read(error)) => Err(missing(error.to_string())),
+    }
 }
 
 /// [`load`] as what [`crate::Models`] answers; `start` makes an engine of the model.

@@ -4,6 +4,9 @@
 //! from outside. Both share the weights, and an engine keeps the keys and values of prompts that begin like earlier ones:
 //! the bytes of an answer never depend on it.
 //!
+//! Every model's logits are compared with those of the portable kernels before it answers ([`cross_check`]). A model whose
+//! logits differ has a [`Fault`] until [`Resident::forgive`] or the process ends: whoever asks it would fork.
+//!
 //! What is pinned is never let go of: the models of [`Resident::keep`], or all that blocks have asked for where nobody said
 //! what to keep. A model that does not fit beside the pinned ones is refused with a [`Fault`] that names the sizes, before
 //! its activation where [`crate::watch`] prepares it; two models never push each other out in turn.
@@ -18,7 +21,6 @@ use crate::library::Library;
 use crate::metric_names as names;
 use int_engine::commitment::Commitment;
 use int_engine::engine::PrefixStats;
-use int_engine::model::Model;
 use precompile::{Fault, Lookup, Models};
 use set::{Claim, Set};
 use std::any::Any;
@@ -30,7 +32,6 @@ use std::time::Instant;
 
 /// A loaded model with its engines.
 struct Ready {
-    model: Arc<Model>,
     blocks: Started,
     calls: Started,
 }
@@ -106,22 +107,17 @@ impl Resident {
         })
     }
 
-    /// Loads a model ahead of its use, and compares its engine with the portable kernels ([`cross_check`]), also when a block
-    /// has loaded it without that.
+    /// Loads a model ahead of its use.
     ///
     /// # Errors
     /// The [`Fault`] that a block would have: the blob is not at hand or damaged, there is no room, the engine is wrong.
     pub fn prepare(&self, commitment: Commitment) -> Result<Lookup, Fault> {
-        let lookup = self.obtain(commitment, true)?;
-        let unchecked = self.set().unchecked(commitment);
-        if let Some(ready) = unchecked {
-            let checked = cross_check(&*ready.blocks.engine, &ready.model, self.load_threads);
-            let dropped = self.set().checked(commitment, checked.is_ok());
-            drop(dropped);
-            self.report();
-            checked?;
-        }
-        Ok(lookup)
+        self.obtain(commitment)
+    }
+
+    /// Forgets that engines were wrong, once the machine is put right.
+    pub fn forgive(&self) {
+        self.set().forgive();
     }
 
     /// Says which models must stay: those that are active or wait for activation. All others stay as long as nobody needs
@@ -185,11 +181,12 @@ impl Resident {
     }
 
     /// A model, loaded by this thread if nobody else does it now.
-    fn obtain(&self, commitment: Commitment, check: bool) -> Result<Lookup, Fault> {
+    fn obtain(&self, commitment: Commitment) -> Result<Lookup, Fault> {
         let mut set = self.set();
         loop {
             match set.claim(commitment) {
                 Claim::Found(lookup) => return Ok(lookup),
+                Claim::Wrong(fault) => return Err(fault),
                 Claim::Wait => {
                     set = self.ended.wait(set).unwrap_or_else(PoisonError::into_inner);
                 }
@@ -198,8 +195,8 @@ impl Resident {
         }
         drop(set);
         let begun = Instant::now();
-        let loaded = catch_unwind(AssertUnwindSafe(|| self.load(commitment, check)));
-        let loaded = loaded.unwrap_or_else(|panic| Err(Fault::Panic(text(&*panic))));
+        let loaded = catch_unwind(AssertUnwindSafe(|| self.load(commitment)));
+        let loaded = loaded.unwrap_or_else(|panic| Err(Fault::Panic(text(&*panic)).into()));
         let seconds = begun.elapsed().as_secs_f64();
         match &loaded {
             Ok(Some(_)) => {
@@ -209,16 +206,16 @@ impl Resident {
             Ok(None) => {
                 tracing::error!(%commitment, "the blob is refused by its format's rules: calls revert with BadModel")
             }
-            Err(fault) => tracing::error!(%commitment, %fault, "the model cannot be loaded"),
+            Err(error) => tracing::error!(%commitment, %error, "the model cannot be loaded"),
         }
-        let result = self.set().end(commitment, loaded, check);
+        let result = self.set().end(commitment, loaded);
         self.ended.notify_all();
         self.report();
         result
     }
 
-    /// The model from its blob; `None` when section 4 refuses the blob.
-    fn load(&self, commitment: Commitment, check: bool) -> Result<Option<Ready>, Fault> {
+    /// The model from its blob, compared with the portable kernels; `None` when section 4 refuses the blob.
+    fn load(&self, commitment: Commitment) -> Result<Option<Ready>, CrossCheckError> {
         let missing = |reason: String| Fault::Missing { commitment, reason };
         let open = self.library.open(commitment);
         let open = open.map_err(|error| missing(error.to_string()))?;
@@ -239,15 +236,9 @@ impl Resident {
         };
         let model = Arc::new(model);
         let blocks = self.backend.start(&model, Purpose::Blocks)?;
-        if check {
-            cross_check(&*blocks.engine, &model, self.load_threads)?;
-        }
+        cross_check(&*blocks.engine, &model, self.load_threads)?;
         let calls = self.backend.start(&model, Purpose::Calls)?;
-        Ok(Some(Ready {
-            model,
-            blocks,
-            calls,
-        }))
+        Ok(Some(Ready { blocks, calls }))
     }
 }
 
@@ -268,7 +259,7 @@ impl Models for Seen {
         let found = self.resident.set().found(commitment, self.purpose);
         let answer = match (found, self.purpose) {
             (Some(lookup), _) => Ok(lookup),
-            (None, Purpose::Blocks) => self.resident.obtain(commitment, false),
+            (None, Purpose::Blocks) => self.resident.obtain(commitment),
             (None, Purpose::Calls) => Err(Fault::Missing {
                 commitment,
                 reason: "it is not in memory, and calls outside blocks load nothing".into(),

@@ -1,6 +1,6 @@
 //! Which models are in memory, and which may go.
 
-use super::{Purpose, Ready};
+use super::{CrossCheckError, Purpose, Ready};
 use int_engine::commitment::Commitment;
 use precompile::{Fault, Lookup};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +14,8 @@ enum State {
     Ready(Arc<Ready>),
     /// Its bytes are refused by section 4.
     Refused,
+    /// This machine computes it wrongly.
+    Wrong(Fault),
 }
 
 struct Entry {
@@ -24,14 +26,14 @@ struct Entry {
     used: u64,
     /// Loaded for a block while nobody had said what to keep.
     asked: bool,
-    /// Whether its engine was compared with the portable kernels.
-    checked: bool,
 }
 
 /// What a thread that wants a model does.
 pub(super) enum Claim {
     /// Takes it.
     Found(Lookup),
+    /// Has this fault.
+    Wrong(Fault),
     /// Waits for the thread that loads it.
     Wait,
     /// Loads it and ends with [`Set::end`].
@@ -106,28 +108,10 @@ impl Set {
         }
     }
 
-    /// A model that is in memory and was never compared.
-    pub(super) fn unchecked(&self, commitment: Commitment) -> Option<Arc<Ready>> {
-        let entry = self.entries.get(&commitment)?;
-        match (&entry.state, entry.checked) {
-            (State::Ready(ready), false) => Some(Arc::clone(ready)),
-            _ => None,
-        }
-    }
-
-    /// The end of a comparison: a model that failed it is let go of, and handed back to be freed.
-    pub(super) fn checked(
-        &mut self,
-        commitment: Commitment,
-        right: bool,
-    ) -> Option<impl Sized + use<>> {
-        if right {
-            if let Some(entry) = self.entries.get_mut(&commitment) {
-                entry.checked = true;
-            }
-            return None;
-        }
-        self.entries.remove(&commitment)
+    /// Forgets which engines were wrong.
+    pub(super) fn forgive(&mut self) {
+        self.entries
+            .retain(|_, entry| !matches!(entry.state, State::Wrong(_)));
     }
 
     /// The answer of a commitment that is no longer loading.
@@ -137,7 +121,7 @@ impl Set {
         let entry = self.entries.get_mut(&commitment)?;
         entry.used = time;
         match &entry.state {
-            State::Loading => None,
+            State::Loading | State::Wrong(_) => None,
             State::Ready(ready) => Some(ready.engine(purpose)),
             State::Refused => Some(Lookup::Refused),
         }
@@ -147,15 +131,16 @@ impl Set {
         if let Some(lookup) = self.found(commitment, Purpose::Blocks) {
             return Claim::Found(lookup);
         }
-        if self.entries.contains_key(&commitment) {
-            return Claim::Wait;
+        match self.entries.get(&commitment).map(|entry| &entry.state) {
+            Some(State::Wrong(fault)) => return Claim::Wrong(fault.clone()),
+            Some(_) => return Claim::Wait,
+            None => {}
         }
         let entry = Entry {
             state: State::Loading,
             bytes: 0,
             used: self.time,
             asked: self.kept.is_none(),
-            checked: false,
         };
         self.entries.insert(commitment, entry);
         Claim::Yours
@@ -206,8 +191,7 @@ impl Set {
     pub(super) fn end(
         &mut self,
         commitment: Commitment,
-        loaded: Result<Option<Ready>, Fault>,
-        checked: bool,
+        loaded: Result<Option<Ready>, CrossCheckError>,
     ) -> Result<Lookup, Fault> {
         let entry = self.entries.get_mut(&commitment);
         let Some(entry) = entry else {
@@ -217,7 +201,6 @@ impl Set {
             Ok(Some(ready)) => {
                 let ready = Arc::new(ready);
                 entry.state = State::Ready(Arc::clone(&ready));
-                entry.checked = checked;
                 Ok(ready.engine(Purpose::Blocks))
             }
             Ok(None) => {
@@ -225,7 +208,13 @@ impl Set {
                 entry.bytes = 0;
                 Ok(Lookup::Refused)
             }
-            Err(fault) => {
+            Err(error @ CrossCheckError::Differs { .. }) => {
+                let fault = Fault::from(error);
+                entry.state = State::Wrong(fault.clone());
+                entry.bytes = 0;
+                Err(fault)
+            }
+            Err(CrossCheckError::Fault(fault)) => {
                 self.entries.remove(&commitment);
                 Err(fault)
             }

@@ -46,7 +46,7 @@ impl Ends {
 
     /// Lets go of the blobs whose time is over after `block`.
     ///
-    /// One of which nothing is known was revoked before this node watched, or came here by hand: its time begins now.
+    /// One that was never seen active or waiting came here by hand, or for later: it stays.
     pub(super) fn observe(
         &mut self,
         block: u64,
@@ -73,7 +73,9 @@ impl Ends {
             }
         };
         for commitment in there {
-            let last = *self.last.entry(commitment).or_insert(block);
+            let Some(&last) = self.last.get(&commitment) else {
+                continue;
+            };
             if needed.contains(&commitment) || block.saturating_sub(last) <= blocks {
                 continue;
             }

@@ -41,10 +41,16 @@ pub(super) async fn follow(chain: Arc<Chain>, resident: Arc<Resident>, latest: L
             let found = look(&chain, &mut watch, seen);
             (watch, found)
         });
-        let Ok((kept, found)) = looked.await else {
-            tracing::error!("the watch over the models has ended");
-            tell(&latest, None);
-            return;
+        let (kept, found) = match looked.await {
+            Ok(looked) => looked,
+            Err(error) => {
+                tell(&latest, None);
+                // Where the process ends, so does this.
+                if error.is_panic() {
+                    tracing::error!("the watch over the models has ended");
+                }
+                return;
+            }
         };
         watch = kept;
         match found {

@@ -194,12 +194,13 @@ async fn serve(
         }
         _ => None,
     };
-    let resident = Arc::clone(&served.resident);
-    tokio::spawn(follow::follow(Arc::clone(&chain), resident, latest));
-    let server = Server::start(chain, options).await.map_err(|error| {
+    let server = Server::start(Arc::clone(&chain), options).await;
+    let server = server.map_err(|error| {
         let said = anyhow::Error::new(error).context(format!("cannot listen on {address}"));
         Failure::new(Code::Runtime, said).hint("choose another port with --port")
     })?;
+    let resident = Arc::clone(&served.resident);
+    tokio::spawn(follow::follow(chain, resident, latest));
     banner::print(args, served, server.address(), metrics)?;
     tokio::select! {
         fault = server.fault() => {
