@@ -8,7 +8,8 @@ use precompile::Fault;
 /// Why a chain does not do what it is asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// This machine could not finish an execution: nothing was sealed, and nothing is until the cause is put right.
+    /// This machine could not finish an execution, or not keep a block: nothing was sealed, and nothing is until the cause
+    /// is put right.
     #[error("this node stands still: {0}")]
     Fault(Fault),
     /// The database.
@@ -17,7 +18,7 @@ pub enum Error {
     /// What the chain begins with.
     #[error(transparent)]
     Genesis(#[from] BadGenesis),
-    /// The EVM failed in a way that no transaction explains.
+    /// The EVM failed in a call in a way that the call does not explain.
     #[error("the EVM failed: {0}")]
     Evm(String),
     /// A transaction is refused.

@@ -9,16 +9,16 @@ use revm::context::result::{EVMError, ResultAndState};
 use revm::context::{BlockEnv, CfgEnv, TxEnv};
 use revm::context_interface::block::BlobExcessGasAndPrice;
 use revm::context_interface::either::Either;
-use revm::primitives::U256;
 use revm::primitives::eip4844::BLOB_BASE_FEE_UPDATE_FRACTION_PRAGUE;
 use revm::primitives::hardfork::SpecId;
+use revm::primitives::{U256, eip7825};
 use revm::{Context, ExecuteEvm, MainBuilder, MainContext};
 use std::sync::Arc;
 
-/// The rules of Ethereum that the chain follows.
+/// The rules of Ethereum that the chain follows, without the system calls at a block's begin (EIP-2935, EIP-4788).
 pub(crate) const SPEC: SpecId = SpecId::OSAKA;
 /// Most gas of a transaction (EIP-7825).
-pub(crate) const TX_GAS: u64 = 16_777_216;
+pub(crate) const TX_GAS: u64 = eip7825::TX_GAS_LIMIT_CAP;
 
 /// Models, and where their faults are told.
 pub(crate) struct Engines<'a> {

@@ -16,6 +16,8 @@ const AHEAD: u64 = 64;
 
 struct Waiting {
     tx: SentTx,
+    /// Keccak-256 of the sender's address: the state's key.
+    sender: B256,
     arrival: u64,
 }
 
@@ -29,8 +31,13 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Takes a transaction whose sender has sent `next` transactions so far.
-    pub(crate) fn insert(&mut self, tx: SentTx, next: u64) -> Result<(), BadTransaction> {
+    /// Takes a transaction whose sender, with this Keccak-256, has sent `next` transactions so far.
+    pub(crate) fn insert(
+        &mut self,
+        tx: SentTx,
+        sender: B256,
+        next: u64,
+    ) -> Result<(), BadTransaction> {
         let (key, hash) = ((tx.signer(), tx.nonce()), *tx.hash());
         if self.hashes.contains_key(&hash) {
             return Err(BadTransaction::Known(hash));
@@ -66,7 +73,12 @@ impl Pool {
         self.hashes.insert(hash, key);
         let arrival = self.arrivals;
         self.arrivals += 1;
-        self.waiting.insert(key, Waiting { tx, arrival });
+        let waiting = Waiting {
+            tx,
+            sender,
+            arrival,
+        };
+        self.waiting.insert(key, waiting);
         Ok(())
     }
 
@@ -86,11 +98,11 @@ impl Pool {
 
     /// Lets go of what can no longer be executed, after a block.
     pub(crate) fn prune(&mut self, state: &State) {
-        let nonce = |address: &Address| state.account(address).map_or(0, |account| account.nonce);
-        let old: Vec<_> = self.waiting.keys().copied().collect();
-        for key in old.into_iter().filter(|(address, n)| *n < nonce(address)) {
-            self.remove(&key);
-        }
+        let nonce = |sender: &B256| state.by_key(sender).map_or(0, |account| account.nonce);
+        let waiting = self.waiting.iter();
+        let old = waiting.filter(|((_, n), waiting)| *n < nonce(&waiting.sender));
+        let old: Vec<_> = old.map(|(key, _)| *key).collect();
+        old.iter().for_each(|key| self.remove(key));
     }
 
     /// The transaction that came first of those that are next for their senders and pay the base fee.
@@ -98,8 +110,9 @@ impl Pool {
         let mut first: Option<&Waiting> = None;
         let mut from = (Address::ZERO, 0);
         // One look at each sender: its transactions stand side by side.
-        while let Some((&(address, _), _)) = self.waiting.range(from..).next() {
-            let next = state.account(&address).map_or(0, |account| account.nonce);
+        while let Some((&(address, _), one)) = self.waiting.range(from..).next() {
+            let account = state.by_key(&one.sender);
+            let next = account.map_or(0, |account| account.nonce);
             if let Some(waiting) = self.waiting.get(&(address, next))
                 && waiting.tx.max_fee_per_gas() >= base_fee.into()
                 && first.is_none_or(|first| waiting.arrival < first.arrival)

@@ -8,7 +8,7 @@ use alloy_consensus::Header;
 use alloy_eips::eip2930::AccessList;
 use alloy_eips::eip7702::SignedAuthorization;
 use alloy_primitives::{Address, Bytes, TxKind, U256};
-use precompile::FaultLatch;
+use precompile::{Fault, FaultLatch};
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction, ResultAndState};
 use revm::context_interface::either::Either;
@@ -134,6 +134,7 @@ impl Chain {
                 Error::Transaction(BadTransaction::Funds { address })
             }
             EVMError::Transaction(reason) => invalid(reason.to_string()),
+            EVMError::Database(error) => Error::Fault(Fault::State(error.to_string())),
             error => Error::Evm(error.to_string()),
         })
     }

@@ -6,17 +6,30 @@ use crate::block::{Block, SentTx};
 use crate::error::{BadTransaction, Error};
 use crate::state::State;
 use alloy_consensus::{Header, TxEnvelope};
+use alloy_primitives::B256;
 use std::sync::Arc;
 
 impl Chain {
     /// Executes a block of another node and keeps it, if it is the next one and everything that its header says comes out
     /// here too.
     ///
+    /// There is no clock here: a block of any time after its parent's is kept. Who follows strangers compares its time with
+    /// the clock first, since no later block can have an earlier one.
+    ///
     /// # Errors
-    /// [`Error::Block`] with what differs; [`Error::Fault`] when this machine cannot tell, which says nothing about the
-    /// block.
+    /// [`Error::Block`] with what differs; [`Error::Fault`] when this machine cannot tell or stands still, which says
+    /// nothing about the block.
     pub fn import(&self, block: alloy_consensus::Block<TxEnvelope>) -> Result<Arc<Block>, Error> {
         let _one_at_a_time = lock(&self.sealing);
+        self.standing()?;
+        self.follow(block).or_else(|error| {
+            // A verdict holds only on a machine that had no fault until it was found.
+            self.standing()?;
+            Err(error)
+        })
+    }
+
+    fn follow(&self, block: alloy_consensus::Block<TxEnvelope>) -> Result<Arc<Block>, Error> {
         let number = block.header.number;
         let refuse = |reason: String| Error::Block { number, reason };
         let head = self.head();
@@ -34,8 +47,12 @@ impl Chain {
         if !body.ommers.is_empty() || body.withdrawals.is_some_and(|w| !w.is_empty()) {
             return Err(refuse("it has ommers or withdrawals".into()));
         }
-        let transactions = body.transactions.into_iter().map(recover);
-        let transactions: Vec<_> = transactions.collect::<Result<_, _>>()?;
+        let mut transactions = Vec::new();
+        for tx in body.transactions {
+            let hash = *tx.hash();
+            let tx = recover(tx);
+            transactions.push(tx.map_err(|reason| refuse(invalid(&hash, &reason)))?);
+        }
         let count = transactions.len();
         let mut source = Given {
             number,
@@ -50,6 +67,10 @@ impl Chain {
         }
         self.keep(executed)
     }
+}
+
+fn invalid(hash: &B256, reason: &BadTransaction) -> String {
+    format!("transaction {hash} is invalid: {reason}")
 }
 
 /// The first thing in which a header differs from the one that the execution gives.
@@ -84,7 +105,7 @@ impl Source for Given {
     fn refused(&mut self, tx: SentTx, reason: BadTransaction) -> Result<(), Error> {
         Err(Error::Block {
             number: self.number,
-            reason: format!("transaction {} is invalid: {reason}", tx.hash()),
+            reason: invalid(tx.hash(), &reason),
         })
     }
 }

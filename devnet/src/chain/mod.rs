@@ -16,7 +16,7 @@ use crate::state::{State, Unreadable};
 use alloy_consensus::transaction::SignerRecoverable;
 use alloy_consensus::{Transaction, TxEnvelope, Typed2718};
 use alloy_eips::eip2718::Decodable2718;
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::{Address, B256, U256, keccak256};
 use precompile::{Fault, FaultLatch, Models};
 use revm::context_interface::cfg::gas::calculate_initial_tx_gas_for_tx;
 use std::collections::VecDeque;
@@ -127,6 +127,18 @@ impl Chain {
         self.latch.clear()
     }
 
+    /// `Ok` unless the node stands still: the condition of any verdict.
+    fn standing(&self) -> Result<(), Error> {
+        self.latch.check().map_err(Error::Fault)
+    }
+
+    /// The state or the database fails, so this node stands still (spec 6.9).
+    fn stand_still(&self, said: String) -> Error {
+        self.latch.trip(&Fault::State(said.clone()));
+        // The first fault, if there is an earlier one.
+        Error::Fault(self.latch.tripped().unwrap_or(Fault::State(said)))
+    }
+
     /// A block with its state; `None` for a block that is not there.
     ///
     /// # Errors
@@ -188,26 +200,17 @@ impl Chain {
         pool.nonce(address, next)
     }
 
-    /// Whether a transaction could be executed now.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        let head = self.head();
-        let header = seal::next_header(&head.block, head.block.header.timestamp);
-        let base_fee = header.base_fee_per_gas.unwrap_or_default();
-        lock(&self.pool).next(&head.state, base_fee).is_some()
-    }
-
     /// Takes a transaction as it is sent.
     ///
     /// # Errors
-    /// Why it can never be executed, or not be kept.
-    pub fn submit_raw(&self, bytes: &[u8]) -> Result<B256, BadTransaction> {
+    /// Those of [`Chain::submit`], and [`BadTransaction::Encoding`].
+    pub fn submit_raw(&self, bytes: &[u8]) -> Result<B256, Error> {
         let rest = &mut &*bytes;
         let tx = TxEnvelope::decode_2718(rest);
         let tx = tx.map_err(|error| BadTransaction::Encoding(error.to_string()))?;
         if !rest.is_empty() {
             let said = format!("{} bytes more than the transaction has", rest.len());
-            return Err(BadTransaction::Encoding(said));
+            return Err(BadTransaction::Encoding(said).into());
         }
         self.submit(tx)
     }
@@ -215,23 +218,21 @@ impl Chain {
     /// Takes a signed transaction.
     ///
     /// # Errors
-    /// Why it can never be executed, or not be kept.
-    pub fn submit(&self, tx: TxEnvelope) -> Result<B256, BadTransaction> {
+    /// [`Error::Transaction`] with why it can never be executed, or not be kept; [`Error::Database`] when nobody can tell
+    /// whether it was.
+    pub fn submit(&self, tx: TxEnvelope) -> Result<B256, Error> {
         let tx = recover(tx)?;
         let hash = *tx.hash();
+        let sender = keccak256(tx.signer());
         let mut pool = lock(&self.pool);
         let head = self.head();
-        let account = head.state.account(&tx.signer());
+        let account = head.state.by_key(&sender);
         let (next, balance) = account.map_or((0, U256::ZERO), |a| (a.nonce, a.balance));
         self.check(&tx, &head, next, balance)?;
-        if self
-            .database
-            .transaction(&hash)
-            .is_ok_and(|at| at.is_some())
-        {
-            return Err(BadTransaction::Known(hash));
+        if self.database.transaction(&hash)?.is_some() {
+            return Err(BadTransaction::Known(hash).into());
         }
-        pool.insert(tx, next)?;
+        pool.insert(tx, sender, next)?;
         Ok(hash)
     }
 
@@ -313,7 +314,9 @@ fn resume(
     }
     let damaged = |what: String| Error::Database(DatabaseError::Damaged(what));
     let head = stored.head.header.number;
-    let first = head.checked_sub(stored.states.len() as u64 - 1);
+    let older = (stored.states.len() as u64).checked_sub(1);
+    let older = older.ok_or_else(|| damaged("no state".into()))?;
+    let first = head.checked_sub(older);
     let first = first.ok_or_else(|| damaged("more states than blocks".into()))?;
     let mut recent = VecDeque::new();
     for (number, state) in (first..).zip(stored.states) {
@@ -328,9 +331,6 @@ fn resume(
             }
         }
         recent.push_back(Arc::new(Snapshot { block, state }));
-    }
-    if recent.is_empty() {
-        return Err(damaged("no state".into()));
     }
     Ok(recent)
 }

@@ -76,7 +76,7 @@ impl Chain {
         mut header: Header,
         source: &mut dyn Source,
     ) -> Result<Executed, Error> {
-        self.latch.check().map_err(Error::Fault)?;
+        self.standing()?;
         let engines = Engines {
             models: &self.models,
             latch: &self.latch,
@@ -104,16 +104,18 @@ impl Chain {
                 Kind::Transaction,
             );
             // Before any verdict on the transaction: a fault looks like an error of the execution.
-            self.latch.check().map_err(Error::Fault)?;
+            self.standing()?;
             let done = match done {
                 Ok(done) => done,
                 Err(EVMError::Transaction(reason)) => {
                     source.refused(tx, BadTransaction::Invalid(reason.to_string()))?;
                     continue;
                 }
-                Err(error) => return Err(Error::Evm(error.to_string())),
+                Err(EVMError::Database(error)) => return Err(self.stand_still(error.to_string())),
+                Err(error) => return Err(self.stand_still(format!("the EVM failed: {error}"))),
             };
-            pending.commit(done.state);
+            let committed = pending.commit(done.state);
+            committed.map_err(|error| self.stand_still(error.to_string()))?;
             header.gas_used += done.result.tx_gas_used();
             let success = done.result.is_success();
             let logs = done.result.into_logs();
@@ -136,10 +138,12 @@ impl Chain {
 
     /// Keeps an executed block as the newest.
     pub(super) fn keep(&self, executed: Executed) -> Result<Arc<Block>, Error> {
-        self.latch.check().map_err(Error::Fault)?;
+        self.standing()?;
         let block = Arc::new(executed.block);
-        self.database
-            .append(self.chain_id, &block, &executed.changes)?;
+        let written = self
+            .database
+            .append(self.chain_id, &block, &executed.changes);
+        written.map_err(|error| self.stand_still(error.to_string()))?;
         let snapshot = Arc::new(Snapshot {
             block: block.clone(),
             state: executed.state,
@@ -159,11 +163,39 @@ impl Chain {
     /// Seals a block of at most `most` of the transactions that wait.
     ///
     /// # Errors
-    /// [`Error::Fault`] when this machine cannot finish a transaction: then no block is sealed, the transactions wait on,
-    /// and nothing is sealed before [`Chain::clear_fault`]. [`Error::Time`] when the time, in seconds, does not come after
-    /// the newest block's.
+    /// [`Error::Fault`] when this machine cannot finish a transaction or its database fails: then no block is sealed, the
+    /// transactions wait on, and nothing is sealed before [`Chain::clear_fault`]. [`Error::Time`] when the time, in seconds,
+    /// does not come after the newest block's.
     pub fn seal(&self, timestamp: u64, most: usize) -> Result<Arc<Block>, Error> {
         let _one_at_a_time = lock(&self.sealing);
+        let executed = self.next(timestamp, most)?;
+        self.keep(executed)
+    }
+
+    /// Seals a block of the transaction that waits for it the longest; `None` when none that waits can be executed.
+    ///
+    /// # Errors
+    /// Those of [`Chain::seal`].
+    pub fn seal_one(&self, timestamp: u64) -> Result<Option<Arc<Block>>, Error> {
+        let _one_at_a_time = lock(&self.sealing);
+        self.standing()?;
+        let head = self.head();
+        let base_fee = next_header(&head.block, timestamp).base_fee_per_gas;
+        let ready = lock(&self.pool).next(&head.state, base_fee.unwrap_or_default());
+        if ready.is_none() {
+            return Ok(None);
+        }
+        let executed = self.next(timestamp, 1)?;
+        // What waited may be executable no more.
+        match executed.block.transactions.is_empty() {
+            true => Ok(None),
+            false => self.keep(executed).map(Some),
+        }
+    }
+
+    /// The next block of at most `most` transactions.
+    fn next(&self, timestamp: u64, most: usize) -> Result<Executed, Error> {
+        self.standing()?;
         let head = self.head();
         let parent = head.block.header.timestamp;
         if timestamp <= parent {
@@ -172,8 +204,7 @@ impl Chain {
         }
         let header = next_header(&head.block, timestamp);
         let mut waiting = FromPool { chain: self, most };
-        let executed = self.execute(&head, header, &mut waiting)?;
-        self.keep(executed)
+        self.execute(&head, header, &mut waiting)
     }
 }
 

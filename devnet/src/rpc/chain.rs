@@ -6,7 +6,6 @@ use super::failure::{Answer, bad, refused};
 use super::node::{Module, Node, Registered, quick};
 use crate::block::Block;
 use crate::chain::{CallAt, Snapshot};
-use crate::error::Error;
 use alloy_eips::{BlockId, BlockNumberOrTag};
 use alloy_primitives::{Address, B256, Bytes, U64, U256, keccak256};
 use alloy_rpc_types_eth::Index;
@@ -45,10 +44,7 @@ pub(super) fn state(node: &Node, id: BlockId) -> Answer<(Arc<Snapshot>, CallAt)>
     };
     let unknown = || refused("header not found: there is no such block");
     let number = numbered(node, id)?.ok_or_else(unknown)?;
-    let snapshot = node.chain.snapshot(number).map_err(|error| match error {
-        Error::NoState { .. } if number > node.chain.head().block.header.number => unknown(),
-        error => error.into(),
-    })?;
+    let snapshot = node.chain.snapshot(number)?;
     snapshot.map(|snapshot| (snapshot, at)).ok_or_else(unknown)
 }
 

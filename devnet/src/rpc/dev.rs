@@ -11,10 +11,10 @@ const MOST: u64 = 1_024;
 pub(super) fn register(m: &mut Module) -> Registered {
     quick(m, "evm_mine", |node, params| {
         let mut args = Args::new(params, 1)?;
-        if let Some(time) = args.optional::<U64>("timestamp")? {
-            node.set_time(time.to())?;
-        }
-        node.mine()?;
+        match args.optional::<U64>("timestamp")? {
+            Some(time) => node.mine_at(time.to())?,
+            None => node.mine()?,
+        };
         Ok("0x0".to_owned())
     })?;
     quick(m, "evm_increaseTime", |node, params| {

@@ -46,8 +46,8 @@ pub(super) struct Node {
     sealing: Mutex<()>,
     /// Held from a nonce that the node chooses to its transaction's place among those that wait.
     pub(super) sending: Mutex<()>,
-    requests: Semaphore,
-    calls: Semaphore,
+    requests: Arc<Semaphore>,
+    calls: Arc<Semaphore>,
     fault: watch::Sender<Option<precompile::Fault>>,
     stopped: watch::Sender<bool>,
 }
@@ -62,8 +62,8 @@ impl Node {
             chain,
             accounts: DevAccount::all(),
             filters: Mutex::new(Filters::new(limits.filters)),
-            requests: Semaphore::new(limits.requests),
-            calls: Semaphore::new(limits.calls),
+            requests: Arc::new(Semaphore::new(limits.requests)),
+            calls: Arc::new(Semaphore::new(limits.calls)),
             limits,
             mining,
             clock: Mutex::default(),
@@ -130,8 +130,8 @@ impl Node {
         Ok(())
     }
 
-    fn seal(&self, most: usize) -> Result<Arc<Block>, Error> {
-        let sealed = self.chain.seal(self.time(), most);
+    /// Takes note of how sealing went.
+    fn sealed<T>(&self, sealed: Result<T, Error>) -> Result<T, Error> {
         match &sealed {
             Ok(_) => lock(&self.clock).next = None,
             Err(Error::Fault(fault)) => {
@@ -142,10 +142,17 @@ impl Node {
         sealed
     }
 
-    /// Seals a block of everything that waits.
+    /// Seals a block of everything that waits, at the time that is next.
     pub(super) fn mine(&self) -> Result<Arc<Block>, Error> {
         let _one_at_a_time = lock(&self.sealing);
-        self.seal(usize::MAX)
+        self.sealed(self.chain.seal(self.time(), usize::MAX))
+    }
+
+    /// Seals a block of everything that waits, at a time in seconds.
+    pub(super) fn mine_at(&self, time: u64) -> Answer<Arc<Block>> {
+        let _one_at_a_time = lock(&self.sealing);
+        self.set_time(time)?;
+        Ok(self.sealed(self.chain.seal(time, usize::MAX))?)
     }
 
     /// After a transaction came: seals a block for each that can be executed, if blocks are sealed instantly.
@@ -154,10 +161,12 @@ impl Node {
             return Ok(());
         }
         let _one_at_a_time = lock(&self.sealing);
-        while self.chain.is_ready() {
-            self.seal(1)?;
+        loop {
+            let Some(block) = self.chain.seal_one(self.time()).transpose() else {
+                return Ok(());
+            };
+            self.sealed(block)?;
         }
-        Ok(())
     }
 
     /// Seals blocks at their interval until the server stops.
@@ -185,26 +194,29 @@ impl Node {
     }
 }
 
-/// Runs `work` on a thread where it may wait and compute, when it is its turn.
+/// Runs `work` on a thread where it may wait and compute, when it is its turn. The thread holds the permits: the work goes
+/// on when the client hangs up and this future is dropped.
 async fn run<T: Send + 'static>(
     node: Arc<Node>,
     heavy: bool,
     work: impl FnOnce(&Node) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
-    let Ok(_request) = node.requests.try_acquire() else {
+    let Ok(request) = node.requests.clone().try_acquire_owned() else {
         let most = node.limits.requests;
         return Err(busy(format!(
             "{most} requests are answered already, try again later"
         )));
     };
     let calls = match heavy {
-        true => Some(node.calls.acquire().await),
+        true => Some(node.calls.clone().acquire_owned().await),
         false => None,
     };
-    let worker = node.clone();
-    let done = tokio::task::spawn_blocking(move || work(&worker)).await;
-    drop(calls);
-    done.unwrap_or_else(|_| Err(refused("internal error: the request's work panicked")))
+    let done = tokio::task::spawn_blocking(move || {
+        let _permits = (request, calls);
+        work(&node)
+    });
+    done.await
+        .unwrap_or_else(|_| Err(refused("internal error: the request's work panicked")))
 }
 
 /// A module of methods.

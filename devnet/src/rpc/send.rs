@@ -107,7 +107,7 @@ pub(super) fn register(m: &mut Module) -> Registered {
     quick(m, "eth_sendRawTransaction", |node, params| {
         let bytes: Bytes = Args::new(params, 1)?.required("transaction")?;
         standing(node)?;
-        let hash = node.chain.submit_raw(&bytes).map_err(Error::from)?;
+        let hash = node.chain.submit_raw(&bytes)?;
         node.came()?;
         Ok(hash)
     })?;
@@ -119,7 +119,7 @@ pub(super) fn register(m: &mut Module) -> Registered {
         }
         let sending = lock(&node.sending);
         let tx = sign(node, tx)?;
-        let hash = node.chain.submit(tx).map_err(Error::from)?;
+        let hash = node.chain.submit(tx)?;
         drop(sending);
         node.came()?;
         Ok(hash)

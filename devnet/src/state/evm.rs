@@ -1,7 +1,7 @@
 //! The state as the EVM reads it, and as a block's transactions change it.
 
 use super::{Account, Change, State};
-use alloy_primitives::{Address, B256, U256, keccak256};
+use alloy_primitives::{Address, B256, KECCAK256_EMPTY, U256, keccak256};
 use revm::bytecode::Bytecode;
 use revm::database_interface::{DBErrorMarker, Database};
 use revm::state::{AccountInfo, EvmState};
@@ -80,7 +80,10 @@ impl Pending {
     }
 
     /// Takes over what a transaction did.
-    pub(crate) fn commit(&mut self, changes: EvmState) {
+    ///
+    /// # Errors
+    /// When an account is given the hash of a code without the code.
+    pub(crate) fn commit(&mut self, changes: EvmState) -> Result<(), Unreadable> {
         // Sorted, so that nothing depends on the order of a hash map.
         let changes: BTreeMap<_, _> = changes.into_iter().collect();
         for (address, change) in changes {
@@ -109,7 +112,15 @@ impl Pending {
             (account.nonce, account.balance) = (info.nonce, info.balance);
             if account.code_hash != info.code_hash {
                 account.code_hash = info.code_hash;
-                account.code = info.code.unwrap_or_default();
+                account.code = match info.code {
+                    Some(code) => code,
+                    None if info.code_hash == KECCAK256_EMPTY => Bytecode::default(),
+                    None => {
+                        let hash = info.code_hash;
+                        let said = format!("account {address} has code {hash}, which is not there");
+                        return Err(Unreadable(said));
+                    }
+                };
             }
             for (slot, value) in change.storage {
                 if value.is_changed() {
@@ -120,6 +131,7 @@ impl Pending {
             }
             self.state.0.insert(key, Arc::new(account));
         }
+        Ok(())
     }
 
     /// The state with the roots of its storages, and what changed.
@@ -153,5 +165,43 @@ impl Pending {
             }
         }
         (self.state, changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use revm::state::Account as Touched;
+
+    fn change(info: AccountInfo) -> EvmState {
+        let mut account = Touched::from(info);
+        account.mark_touch();
+        EvmState::from_iter([(Address::repeat_byte(7), account)])
+    }
+
+    #[test]
+    fn code_comes_with_its_hash() {
+        let code = Bytecode::new_raw(vec![0x60, 1].into());
+        let with = AccountInfo::new(U256::ONE, 1, code.hash_slow(), code.clone());
+        let mut pending = Pending::new(State::default());
+        pending.commit(change(with.clone())).unwrap();
+        let found = pending.state().account(&Address::repeat_byte(7)).unwrap();
+        assert_eq!(found.code, code);
+        let without = AccountInfo {
+            code: None,
+            code_hash: B256::repeat_byte(1),
+            ..with.clone()
+        };
+        let error = pending.commit(change(without)).unwrap_err();
+        assert!(error.to_string().contains("which is not there"), "{error}");
+        // An account may lose its code (EIP-7702).
+        let empty = AccountInfo {
+            code: None,
+            code_hash: KECCAK256_EMPTY,
+            ..with
+        };
+        pending.commit(change(empty)).unwrap();
+        let found = pending.state().account(&Address::repeat_byte(7)).unwrap();
+        assert!(found.code.is_empty());
     }
 }

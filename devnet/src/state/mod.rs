@@ -119,7 +119,8 @@ impl State {
         self.0.iter()
     }
 
-    fn by_key(&self, key: &B256) -> Option<&Arc<Account>> {
+    /// The account whose address has this Keccak-256.
+    pub(crate) fn by_key(&self, key: &B256) -> Option<&Arc<Account>> {
         self.0.get(key)
     }
 

@@ -142,7 +142,10 @@ fn transactions_that_are_refused() {
     let plan = Plan::call([0x55; 20], vec![], 21_000);
     let first = plan.sign(&chain, &accounts[0]);
     let hash = chain.submit(first.clone()).unwrap();
-    let refused = |tx| chain.submit(tx).unwrap_err();
+    let refused = |tx| match chain.submit(tx) {
+        Err(Error::Transaction(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
     assert_eq!(refused(first.clone()), BadTransaction::Known(hash));
     let less = Plan {
         gas: 20_999,
@@ -168,7 +171,7 @@ fn transactions_that_are_refused() {
     for bytes in [&[][..], &[0x02], &[0xff; 40], &[0xc0], &[0xf8; 3]] {
         let encoding = chain.submit_raw(bytes).unwrap_err();
         assert!(
-            matches!(encoding, BadTransaction::Encoding(_)),
+            matches!(encoding, Error::Transaction(BadTransaction::Encoding(_))),
             "{encoding}"
         );
     }

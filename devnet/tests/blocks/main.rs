@@ -2,6 +2,8 @@
 
 #[path = "../../../precompile/tests/common/mod.rs"]
 mod common;
+#[path = "../common/flaky.rs"]
+mod flaky;
 
 mod contracts;
 mod disk;
@@ -9,3 +11,4 @@ mod faults;
 mod mix;
 mod node;
 mod random;
+mod verdicts;
