@@ -3,6 +3,7 @@
 use super::failure::{Answer, busy, refused};
 use alloy_rpc_types_eth::Filter;
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a filter is kept that nobody asks.
@@ -17,10 +18,15 @@ pub(super) enum Kind {
     Transactions,
 }
 
-struct Kept {
-    kind: Kind,
+/// A filter. Its lock is held from a question to what of it is answered, so that two that ask at once share the answer.
+pub(super) struct Told {
+    pub(super) kind: Kind,
     /// The first block that was not told.
-    next: u64,
+    pub(super) next: u64,
+}
+
+struct Kept {
+    told: Arc<Mutex<Told>>,
     asked: Instant,
 }
 
@@ -50,27 +56,17 @@ impl Filters {
         }
         self.last += 1;
         let asked = Instant::now();
-        self.kept.insert(self.last, Kept { kind, next, asked });
+        let told = Arc::new(Mutex::new(Told { kind, next }));
+        self.kept.insert(self.last, Kept { told, asked });
         Ok(self.last)
     }
 
-    fn get(&mut self, id: u64) -> Answer<&mut Kept> {
+    /// A filter; it is kept on, because somebody asks.
+    pub(super) fn get(&mut self, id: u64) -> Answer<Arc<Mutex<Told>>> {
         let kept = self.kept.get_mut(&id);
         let kept = kept.ok_or_else(|| refused("filter not found"))?;
         kept.asked = Instant::now();
-        Ok(kept)
-    }
-
-    /// What a filter is of, and the first block that is new to it; it is told everything up to `head`.
-    pub(super) fn visit(&mut self, id: u64, head: u64) -> Answer<(Kind, u64)> {
-        let kept = self.get(id)?;
-        let from = kept.next;
-        kept.next = from.max(head.saturating_add(1));
-        Ok((kept.kind.clone(), from))
-    }
-
-    pub(super) fn kind(&mut self, id: u64) -> Answer<Kind> {
-        self.get(id).map(|kept| kept.kind.clone())
+        Ok(kept.told.clone())
     }
 
     pub(super) fn remove(&mut self, id: u64) -> bool {

@@ -84,50 +84,112 @@ fn logs(node: &Node, filter: &Filter, blocks: RangeInclusive<u64>) -> Answer<Vec
     Ok(found)
 }
 
-/// What came since the filter was asked last.
+/// Bytes of an event in an answer beside its data and topics, at least.
+const LOG_BYTES: usize = 700;
+/// Bytes of a hash in an answer.
+const HASH_BYTES: usize = 70;
+
+/// Whole blocks as far as an answer holds them, one at least: what is left is told the next time.
+struct Portion {
+    blocks: u64,
+    items: usize,
+    bytes: usize,
+}
+
+impl Portion {
+    fn new(node: &Node) -> Self {
+        Self {
+            blocks: node.limits.log_blocks.max(1),
+            items: node.limits.logs,
+            bytes: node.limits.response_bytes as usize / 2,
+        }
+    }
+
+    /// Whether another block, with so many items and bytes, still fits.
+    fn takes(&mut self, first: bool, items: usize, bytes: usize) -> bool {
+        let left = (
+            self.blocks.checked_sub(1),
+            self.items.checked_sub(items),
+            self.bytes.checked_sub(bytes),
+        );
+        let (Some(blocks), Some(items), Some(bytes)) = left else {
+            // A block that fits no answer is told alone.
+            (self.blocks, self.items, self.bytes) = (0, 0, 0);
+            return first;
+        };
+        (self.blocks, self.items, self.bytes) = (blocks, items, bytes);
+        true
+    }
+}
+
+/// Items of the blocks from `blocks.start()` on as far as an answer holds them, and the first block that it does not.
+fn portion<T>(
+    node: &Node,
+    blocks: RangeInclusive<u64>,
+    of: impl Fn(&Block) -> (Vec<T>, usize),
+) -> Answer<(Vec<T>, u64)> {
+    let (first, mut next) = (*blocks.start(), *blocks.start());
+    let (mut found, mut left) = (Vec::new(), Portion::new(node));
+    for number in blocks {
+        let Some(block) = node.chain.block(number)? else {
+            break;
+        };
+        let (items, bytes) = of(&block);
+        if !left.takes(number == first, items.len(), bytes) {
+            break;
+        }
+        found.extend(items);
+        next = number.saturating_add(1);
+    }
+    Ok((found, next))
+}
+
+/// What came since the filter was asked last, as much as an answer holds.
 fn changes(node: &Node, id: u64) -> Answer<FilterChanges> {
+    let filter = lock(&node.filters).get(id)?;
+    let mut filter = lock(&filter);
     let head = node.chain.head().block.header.number;
-    let (kind, from) = lock(&node.filters).visit(id, head)?;
-    match kind {
-        Kind::Logs(filter) => {
-            let (mut first, mut last) = (from, head);
+    let hashes = |hashes: Vec<B256>| {
+        let bytes = hashes.len() * HASH_BYTES;
+        (hashes, bytes)
+    };
+    let (changes, next) = match &filter.kind {
+        Kind::Logs(wanted) => {
+            let (mut first, mut last) = (filter.next, head);
             if let FilterBlockOption::Range {
                 from_block,
                 to_block,
-            } = filter.block_option
+            } = wanted.block_option
             {
                 let of = |tag: alloy_eips::BlockNumberOrTag| tag.as_number();
                 first = first.max(from_block.and_then(of).unwrap_or(0));
                 last = last.min(to_block.and_then(of).unwrap_or(u64::MAX));
             }
-            match first > last {
-                true => Ok(FilterChanges::Logs(vec![])),
-                false => logs(node, &filter, first..=last).map(FilterChanges::Logs),
-            }
+            let logs = |block: &Block| {
+                let logs = of_block(block, wanted);
+                let data = logs
+                    .iter()
+                    .map(|log| 2 * log.inner.data.data.len() + LOG_BYTES);
+                let bytes = data.sum();
+                (logs, bytes)
+            };
+            let (logs, next) = portion(node, first..=last, logs)?;
+            (FilterChanges::Logs(logs), next)
         }
         Kind::Blocks => {
-            let most = node.limits.log_blocks;
-            let last = head.min(from.saturating_add(most));
-            let mut hashes = Vec::new();
-            for number in from..=last {
-                hashes.extend(node.chain.block(number)?.map(|block| block.hash));
-            }
-            Ok(FilterChanges::Hashes(hashes))
+            let of = |block: &Block| hashes(vec![block.hash]);
+            let (hashes, next) = portion(node, filter.next..=head, of)?;
+            (FilterChanges::Hashes(hashes), next)
         }
         Kind::Transactions => {
-            let mut hashes: Vec<B256> = Vec::new();
-            for number in from..=head {
-                let Some(block) = node.chain.block(number)? else {
-                    break;
-                };
-                hashes.extend(block.transactions.iter().map(|tx| *tx.hash()));
-                if hashes.len() > node.limits.logs {
-                    break;
-                }
-            }
-            Ok(FilterChanges::Hashes(hashes))
+            let of =
+                |block: &Block| hashes(block.transactions.iter().map(|tx| *tx.hash()).collect());
+            let (hashes, next) = portion(node, filter.next..=head, of)?;
+            (FilterChanges::Hashes(hashes), next)
         }
-    }
+    };
+    filter.next = next;
+    Ok(changes)
 }
 
 fn add(node: &Node, kind: Kind) -> Answer<U64> {
@@ -157,7 +219,10 @@ pub(super) fn register(m: &mut Module) -> Registered {
     })?;
     quick(m, "eth_getFilterLogs", |node, params| {
         let id: U64 = Args::new(params, 1)?.required("filter")?;
-        match lock(&node.filters).kind(id.to())? {
+        let filter = lock(&node.filters).get(id.to())?;
+        // Not held while the answer is made: nothing is told by it.
+        let kind = lock(&filter).kind.clone();
+        match kind {
             Kind::Logs(filter) => logs(node, &filter, range(node, &filter)?),
             _ => Err(bad("that filter is not one of events")),
         }

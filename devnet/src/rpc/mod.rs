@@ -32,7 +32,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tower_http::cors::CorsLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// What the server allows.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub struct Limits {
     pub response_bytes: u32,
     /// Requests of a batch.
     pub batch: u32,
-    /// Connections at a time.
+    /// Requests over HTTP and WebSockets that are open at a time.
     pub connections: u32,
 }
 
@@ -134,11 +134,18 @@ impl Server {
                 .map_err(io::Error::other)?,
             false => HostFilterLayer::disable(),
         };
-        let cors = options.cors.then(CorsLayer::permissive);
+        let permissive = CorsLayer::permissive();
+        let cors = match options.cors {
+            true => permissive,
+            // What a page of this machine may ask, its browser has to be told.
+            false => permissive.allow_origin(AllowOrigin::predicate(|name, _| {
+                name.to_str().is_ok_and(origin::is_local)
+            })),
+        };
         let origins = origin::OriginLayer { any: options.cors };
         let http = tower::ServiceBuilder::new()
             .layer(origins)
-            .option_layer(cors)
+            .layer(cors)
             .layer(hosts);
         let server = jsonrpsee::server::Server::builder()
             .set_config(config)

@@ -30,7 +30,7 @@ pub(super) struct Origin<S> {
 }
 
 /// Whether an Origin header names a page of this machine.
-fn is_local(origin: &str) -> bool {
+pub(super) fn is_local(origin: &str) -> bool {
     let Some((_, host)) = origin.split_once("://") else {
         return false;
     };

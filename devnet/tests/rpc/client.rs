@@ -1,8 +1,9 @@
 //! A server on a free port, and a client that knows nothing of its types.
 
 use crate::common::{Blob, small};
+use crate::flaky::Flaky;
+use crate::gate::{Gate, Gated};
 use alloy_primitives::{Address, B256};
-use blue_devnet::database::MemoryDatabase;
 use blue_devnet::rpc::{Limits, Mining, Options, Server};
 use blue_devnet::{Adoption, Chain, Config, DevAccount, Genesis};
 use int_engine::commitment::Commitment;
@@ -42,6 +43,10 @@ pub(crate) struct Served {
     pub(crate) accounts: Vec<DevAccount>,
     /// Whether the models for blocks are gone.
     pub(crate) unplugged: Arc<AtomicBool>,
+    /// Where calls of models wait.
+    pub(crate) gate: Arc<Gate>,
+    /// Whether the database fails.
+    pub(crate) full: Arc<AtomicBool>,
     server: Option<Server>,
     runtime: Runtime,
 }
@@ -68,11 +73,13 @@ impl Served {
             }],
             ..Genesis::default()
         };
+        let (database, gate) = (Flaky::default(), Arc::<Gate>::default());
+        let full = database.fails.clone();
         let chain = Chain::new(Config {
             genesis,
-            database: Box::new(MemoryDatabase::default()),
+            database: Box::new(database),
             models: Arc::new(Unplugged(set(), unplugged.clone())),
-            call_models: Arc::new(set()),
+            call_models: Arc::new(Gated(set(), gate.clone())),
         });
         let chain = Arc::new(chain.unwrap());
         let runtime = Runtime::new().unwrap();
@@ -91,6 +98,8 @@ impl Served {
             address: server.address(),
             accounts: DevAccount::all(),
             unplugged,
+            gate,
+            full,
             server: Some(server),
             runtime,
         }
@@ -152,6 +161,8 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
+        // A test that failed may have left it closed.
+        self.gate.open();
         if let Some(server) = self.server.take() {
             self.runtime.block_on(server.stop());
         }

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 /// It still works.
-fn alive(served: &Served) {
+pub(crate) fn alive(served: &Served) {
     assert_eq!(served.ask("eth_chainId", json!([])), "0x7a69");
     served.send(0, json!({"to": served.accounts[1].address}));
 }
@@ -167,35 +167,6 @@ fn sizes_are_bounded() {
 }
 
 #[test]
-fn calls_are_bounded() {
-    let limits = Limits {
-        call_gas: 100_000,
-        calls: 1,
-        requests: 2,
-        ..Limits::default()
-    };
-    let served = Served::with(limits, Mining::Instant);
-    // JUMPDEST PUSH1 0 JUMP: burns whatever it is given. As the code of a creation it runs at once.
-    let endless = json!([{"data": "0x5b600056", "gas": "0xffffffffffff"}, "latest"]);
-    let (_, message, _) = served.refused("eth_call", endless.clone());
-    assert_eq!(message, "out of gas");
-    // As many requests as there may be, and more that are turned away.
-    let codes: Vec<i64> = std::thread::scope(|scope| {
-        let ask = || served.refused("eth_call", endless.clone()).0;
-        let all: Vec<_> = (0..24).map(|_| scope.spawn(ask)).collect();
-        all.into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
-    });
-    assert!(
-        codes.iter().all(|code| [-32000, -32005].contains(code)),
-        "{codes:?}"
-    );
-    assert!(codes.contains(&-32000));
-    alive(&served);
-}
-
-#[test]
 fn pages_of_other_names_and_origins() {
     let served = Served::new();
     let post = |headers: &str| {
@@ -224,19 +195,35 @@ fn pages_of_other_names_and_origins() {
         "Host: localhost:{port}\r\nOrigin: http://localhost:3000\r\n"
     ));
     assert!(local.contains("0x7a69"), "{local}");
+    let told = "access-control-allow-origin: http://localhost:3000";
+    assert!(local.contains(told), "{local}");
 }
 
+/// What a browser asks before a page of another port may post JSON.
 #[test]
-fn connections_that_say_nothing() {
-    let limits = Limits {
-        connections: 8,
-        ..Limits::default()
+fn preflights() {
+    let served = Served::new();
+    let ask = |origin: &str| {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        let head = format!(
+            "OPTIONS / HTTP/1.1\r\nHost: {}\r\nOrigin: {origin}\r\nAccess-Control-Request-Method: POST\r\n\
+             Access-Control-Request-Headers: content-type\r\nConnection: close\r\n\r\n",
+            served.address
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.to_lowercase()
     };
-    let served = Served::with(limits, Mining::Instant);
-    let silent: Vec<_> = (0..20)
-        .map(|_| TcpStream::connect(served.address))
-        .collect();
-    drop(silent);
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    alive(&served);
+    let allowed = ask("http://localhost:3000");
+    assert!(allowed.starts_with("http/1.1 200"), "{allowed}");
+    for told in [
+        "access-control-allow-origin: http://localhost:3000\r\n",
+        "access-control-allow-methods: ",
+        "access-control-allow-headers: ",
+    ] {
+        assert!(allowed.contains(told), "{told}: {allowed}");
+    }
+    let denied = ask("https://evil.example");
+    assert!(denied.starts_with("http/1.1 403"), "{denied}");
 }

@@ -147,3 +147,64 @@ fn bounds() {
     served.ask("eth_uninstallFilter", json!(["0x1"]));
     served.ask("eth_newBlockFilter", json!([]));
 }
+
+/// What an answer does not hold is told by the next one: nothing is left out.
+#[test]
+fn long_pauses() {
+    let limits = Limits {
+        log_blocks: 3,
+        logs: 4,
+        ..Limits::default()
+    };
+    let served = Served::with(limits, Mining::Instant);
+    let events = served.ask("eth_newFilter", json!([{}]));
+    let heads = served.ask("eth_newBlockFilter", json!([]));
+    let transactions = served.ask("eth_newPendingTransactionFilter", json!([]));
+    propose(&served, 1..8);
+    let changes = |id: &Value| served.ask("eth_getFilterChanges", json!([id]));
+    for expected in [
+        vec![1, 1, 2, 2],
+        vec![3, 3, 4, 4],
+        vec![5, 5, 6, 6],
+        vec![7, 7],
+        vec![],
+    ] {
+        assert_eq!(blocks(&changes(&events)), expected);
+    }
+    let block = |n: u64| served.chain.block(n).unwrap().unwrap();
+    let hashes = |numbers: std::ops::RangeInclusive<u64>| {
+        json!(numbers.map(|n| block(n).hash).collect::<Vec<_>>())
+    };
+    let sent = |numbers: std::ops::RangeInclusive<u64>| {
+        json!(
+            numbers
+                .map(|n| *block(n).transactions[0].hash())
+                .collect::<Vec<_>>()
+        )
+    };
+    for numbers in [1..=3, 4..=6, 7..=7] {
+        assert_eq!(changes(&heads), hashes(numbers.clone()));
+        assert_eq!(changes(&transactions), sent(numbers));
+    }
+    assert_eq!(changes(&heads), json!([]));
+    assert_eq!(changes(&transactions), json!([]));
+}
+
+/// A database that fails for a while costs no event.
+#[test]
+fn an_answer_that_fails_tells_nothing() {
+    let served = Served::new();
+    let events = served.ask("eth_newFilter", json!([{}]));
+    // More blocks than are in memory.
+    propose(&served, 1..2);
+    served.ask("anvil_mine", json!(["0x120"]));
+    served
+        .full
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    served.refused("eth_getFilterChanges", json!([events]));
+    served
+        .full
+        .store(false, std::sync::atomic::Ordering::Relaxed);
+    let found = served.ask("eth_getFilterChanges", json!([events]));
+    assert_eq!(blocks(&found), [1, 1]);
+}

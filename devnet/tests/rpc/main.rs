@@ -2,9 +2,13 @@
 
 #[path = "../../../precompile/tests/common/mod.rs"]
 mod common;
+#[path = "../common/flaky.rs"]
+mod flaky;
 
+mod bounds;
 mod calls;
 mod client;
+mod gate;
 mod hostile;
 mod logs;
 mod methods;

@@ -8,16 +8,21 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-struct Socket(BufReader<TcpStream>);
+pub(crate) struct Socket(BufReader<TcpStream>);
 
 impl Socket {
-    fn open(served: &Served) -> Self {
+    pub(crate) fn open(served: &Served) -> Self {
+        Self::of_page(served, "").unwrap()
+    }
+
+    /// Opened by a page with these headers; else the line with which it was turned away.
+    pub(crate) fn of_page(served: &Served, headers: &str) -> Result<Self, String> {
         let mut stream = TcpStream::connect(served.address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
         let head = format!(
-            "GET / HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            "GET / HTTP/1.1\r\nHost: {}\r\n{headers}Upgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
             served.address
         );
@@ -25,12 +30,14 @@ impl Socket {
         let mut reader = BufReader::new(stream);
         let mut line = String::new();
         reader.read_line(&mut line).unwrap();
-        assert!(line.starts_with("HTTP/1.1 101"), "{line}");
+        if !line.starts_with("HTTP/1.1 101") {
+            return Err(line);
+        }
         while line != "\r\n" {
             line.clear();
             reader.read_line(&mut line).unwrap();
         }
-        Self(reader)
+        Ok(Self(reader))
     }
 
     fn write(&mut self, text: &str) {
@@ -140,4 +147,16 @@ fn events() {
     assert_eq!(refused["error"]["code"], -32602);
     let refused = socket.ask("eth_subscribe", json!([]));
     assert_eq!(refused["error"]["code"], -32602);
+}
+
+#[test]
+fn pages_of_other_origins() {
+    let served = Served::new();
+    for origin in ["https://evil.example", "null"] {
+        let turned = Socket::of_page(&served, &format!("Origin: {origin}\r\n")).err();
+        let line = turned.unwrap_or_else(|| panic!("{origin} is let in"));
+        assert!(line.starts_with("HTTP/1.1 403"), "{line}");
+    }
+    let mut local = Socket::of_page(&served, "Origin: http://localhost:3000\r\n").unwrap();
+    assert_eq!(local.ask("eth_chainId", json!([]))["result"], "0x7a69");
 }
