@@ -69,8 +69,17 @@ impl ReadError {
     }
 }
 
-/// Fills `buffer` from position `offset` on.
-pub(crate) fn read_exact<S: ReadAt + ?Sized>(
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        Self::new(error.kind, error)
+    }
+}
+
+/// Fills `buffer` with the bytes from position `offset` on.
+///
+/// # Errors
+/// What the system says but [`io::ErrorKind::Interrupted`], and [`io::ErrorKind::UnexpectedEof`] when the source ends before.
+pub fn read_exact<S: ReadAt + ?Sized>(
     source: &S,
     mut buffer: &mut [u8],
     mut offset: u64,
@@ -301,6 +310,30 @@ mod tests {
                 let error = result.unwrap_err();
                 assert_eq!((taken.len(), error.offset, error.kind), (2, place, kind));
             }
+        }
+    }
+
+    #[test]
+    fn exactly_these_bytes_or_an_error_at_its_place() {
+        let odd = |broken| Odd {
+            len: 5000,
+            most: 7,
+            broken,
+            calls: AtomicU64::new(0),
+        };
+        let mut buffer = [0; 100];
+        read_exact(&odd(None), &mut buffer, 4900).unwrap();
+        assert!((4900..).zip(&buffer).all(|(at, &b)| b == byte(at)));
+        read_exact(&odd(None), &mut [], u64::MAX).unwrap();
+        for (broken, at, kind) in [
+            (None, 5000, io::ErrorKind::UnexpectedEof),
+            (Some(4950), 4950, io::ErrorKind::Other),
+        ] {
+            let error = read_exact(&odd(broken), &mut buffer, 4901).unwrap_err();
+            assert_eq!((error.offset, error.kind), (at, kind));
+            let system = io::Error::from(error.clone());
+            assert_eq!(system.kind(), kind);
+            assert_eq!(system.to_string(), error.to_string());
         }
     }
 

@@ -3,7 +3,7 @@
 use super::layout::{chunk_range, stated_len};
 use super::{Blob, Publishing, Store, StoreError, disk};
 use int_engine::commitment::{Commitment, FIRST_CHUNK, Tree};
-use int_engine::read::ReadAt;
+use int_engine::read::read_exact;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
@@ -46,7 +46,7 @@ impl Store {
             done += n;
             progress(Importing::Hashing(done, len));
         });
-        let tree = tree.map_err(|e| StoreError::io("read", path, io::Error::new(e.kind, e)))?;
+        let tree = tree.map_err(|e| StoreError::io("read", path, e.into()))?;
         let commitment = tree.commitment();
         if let Some(expected) = expected
             && expected != commitment
@@ -71,7 +71,7 @@ impl Store {
             if partial.held().get(index as usize) == Some(&false) {
                 let mut chunk = vec![0; (range.end - range.start) as usize];
                 read_exact(&file, &mut chunk, range.start)
-                    .map_err(|e| StoreError::io("read", path, e))?;
+                    .map_err(|e| StoreError::io("read", path, e.into()))?;
                 partial.write(index, &chunk)?;
             }
             progress(Importing::Copying(range.end, len));
@@ -91,7 +91,7 @@ fn begins_as_blob(path: &Path, file: &File, len: u64) -> Result<(), StoreError> 
         )));
     }
     let mut head = [0; 25];
-    read_exact(file, &mut head, 0).map_err(|e| StoreError::io("read", path, e))?;
+    read_exact(file, &mut head, 0).map_err(|e| StoreError::io("read", path, e.into()))?;
     match stated_len(&head) {
         None => Err(refused(
             "is not a blob: it does not begin with BLUEBLOB".into(),
@@ -101,19 +101,4 @@ fn begins_as_blob(path: &Path, file: &File, len: u64) -> Result<(), StoreError> 
         ))),
         Some(_) => Ok(()),
     }
-}
-
-fn read_exact(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match file.read_at(buffer, offset) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => {
-                buffer = &mut buffer[n..];
-                offset += n as u64;
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }

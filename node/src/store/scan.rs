@@ -2,8 +2,7 @@
 
 use super::layout::chunk_range;
 use int_engine::commitment::{CHUNK, Tree, leaf_hash};
-use int_engine::read::ReadAt;
-use std::io;
+use int_engine::read::{ReadAt, read_exact};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -11,20 +10,6 @@ use std::thread;
 
 /// Chunks that a thread takes at a time.
 const RUN: u64 = 16;
-
-/// Fills as much of `buffer` as the source has, 0 bytes after an error.
-fn read_full(source: &impl ReadAt, buffer: &mut [u8], offset: u64) -> usize {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match source.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return 0,
-        }
-    }
-    filled
-}
 
 /// For each chunk of `tree` whether `source` holds it. What cannot be read is not held. `progress(done, total)` counts bytes.
 pub(super) fn held(
@@ -47,7 +32,7 @@ pub(super) fn held(
             for index in first..count.min(first + RUN) {
                 let range = chunk_range(total, index).unwrap_or(0..0);
                 let chunk = &mut buffer[..(range.end - range.start) as usize];
-                let whole = read_full(source, chunk, range.start) == chunk.len();
+                let whole = read_exact(source, chunk, range.start).is_ok();
                 let hash = if chunk.len() == CHUNK && chunk.iter().all(|&b| b == 0) {
                     zeros
                 } else {
@@ -126,6 +111,7 @@ pub(super) fn missing(held: &[bool]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     const BLOB: &[u8] = include_bytes!("../../../models/default/blue-tiny.blob");
 

@@ -11,7 +11,7 @@ use blue_node::models::{Backend as Engines, Cpu, Purpose, Started};
 use blue_node::shelf::Shelf;
 use int_engine::commitment::Commitment;
 use int_engine::model::Model;
-use int_engine::read::ReadAt;
+use int_engine::read::{ReadAt, read_exact};
 use precompile::Fault;
 
 use crate::embedded;
@@ -106,15 +106,13 @@ impl Engines for Reference {
             .open(commitment)
             .map_err(|e| missing(e.to_string()))?;
         let (source, len) = open.ok_or_else(|| missing("its file is gone".into()))?;
-        let mut blob = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(1 << 32)];
-        let mut at = 0;
-        while at < blob.len() {
-            let read = source.read_at(&mut blob[at..], at as u64);
-            match read.map_err(|e| missing(e.to_string()))? {
-                0 => return Err(missing("its file ends early".into())),
-                n => at += n,
-            }
-        }
+        let mut blob = Vec::new();
+        let whole = usize::try_from(len).ok();
+        whole
+            .filter(|&len| blob.try_reserve_exact(len).is_ok())
+            .map(|len| blob.resize(len, 0))
+            .ok_or_else(|| missing(format!("its {len} bytes do not fit into memory")))?;
+        read_exact(&*source, &mut blob, 0).map_err(|e| missing(e.to_string()))?;
         let engine = ReferenceEngine::new(&blob, Arc::clone(model));
         let engine =
             engine.map_err(|error| missing(format!("the reference refuses it: {error}")))?;
