@@ -29,6 +29,7 @@ pub mod fetch;
 pub mod library;
 pub mod metric_names;
 pub mod models;
+mod regular;
 pub mod selftest;
 pub mod serve;
 pub mod shelf;

@@ -330,6 +330,49 @@ fn an_opening_sweeps_what_a_crash_left_and_nothing_else() {
     assert!(!there(name(kept, What::Leaves)));
 }
 
+#[cfg(unix)]
+#[test]
+fn files_that_links_lead_to_are_read_and_never_written() {
+    use std::os::unix::fs::symlink;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path().join("deep/down/store")).unwrap();
+    let theirs = dir.path().join("theirs");
+    let mut wrong = BLOB.to_vec();
+    wrong[99_999] ^= 4;
+    fs::write(&theirs, &wrong).unwrap();
+    fs::write(store.path(commitment(), What::Leaves), leaves()).unwrap();
+    let path = store.path(commitment(), What::Blob);
+    symlink(&theirs, &path).unwrap();
+    assert_eq!(published(&store).as_deref(), Some(&wrong[..]));
+    let checked = store.check(commitment(), TWO, &mut |_, _| {}).unwrap();
+    assert_eq!(checked, Some(Verdict::Chunks(vec![2])));
+    assert_eq!(
+        store.check(commitment(), TWO, &mut |_, _| {}).unwrap(),
+        None
+    );
+    let good: [Arc<dyn Source>; 1] = [Memory::good()];
+    fetch(&store, commitment(), &good, &options(), &mut quiet()).unwrap();
+    assert_eq!(published(&store).as_deref(), Some(BLOB));
+    assert!(fs::symlink_metadata(&path).unwrap().is_file());
+    assert_eq!(fs::read(&theirs).unwrap(), wrong);
+    assert!(store.remove(commitment()).unwrap());
+    // A partial file that is somebody's link.
+    let partial = store
+        .dir()
+        .join("partial")
+        .join(file_name(commitment(), What::Blob));
+    symlink(&theirs, &partial).unwrap();
+    let error = fetch(&store, commitment(), &good, &options(), &mut quiet()).unwrap_err();
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+    assert_eq!(fs::read(&theirs).unwrap(), wrong);
+    // A pipe is not waited for.
+    fs::remove_file(&partial).unwrap();
+    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let error = store.blob(commitment()).unwrap_err();
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+}
+
 #[test]
 fn publishing_finds_bytes_that_the_disk_changed() {
     let dir = tempfile::tempdir().unwrap();

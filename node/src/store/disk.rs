@@ -2,57 +2,64 @@
 
 use super::StoreError;
 use super::layout::UNFINISHED;
-use std::fs::{self, File, OpenOptions};
+use crate::regular;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Opens a regular file for reading; `None` when there is none of that name. A pipe or a device is never opened.
+/// Opens a regular file for reading, and tells its length; `None` when there is none of that name.
 pub(super) fn open(path: &Path) -> Result<Option<(File, u64)>, StoreError> {
-    let facts = match fs::metadata(path) {
-        Ok(facts) => facts,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(StoreError::io("read", path, e)),
-    };
-    if !facts.is_file() {
-        let e = io::Error::other("it is not a regular file");
-        return Err(StoreError::io("read", path, e));
+    match regular::open(path) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(StoreError::io("read", path, e)),
     }
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(StoreError::io("read", path, e)),
-    };
-    let len = file
-        .metadata()
-        .map_err(|e| StoreError::io("read", path, e))?
-        .len();
-    Ok(Some((file, len)))
 }
 
-/// Whether a regular file of that name is there.
+/// Whether a regular file of that name is there, or a link to one.
 pub(super) fn is_file(path: &Path) -> Result<bool, StoreError> {
-    match fs::metadata(path) {
+    is_regular(path, fs::metadata(path))
+}
+
+/// Whether a regular file of that name is there, no link: it may be written.
+pub(super) fn is_own_file(path: &Path) -> Result<bool, StoreError> {
+    is_regular(path, fs::symlink_metadata(path))
+}
+
+fn is_regular(path: &Path, facts: io::Result<fs::Metadata>) -> Result<bool, StoreError> {
+    match facts {
         Ok(facts) => Ok(facts.is_file()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(StoreError::io("read", path, e)),
     }
 }
 
-/// Opens a file for reading and writing, made empty when it is not there.
+/// Opens a file for reading and writing, made empty when it is not there; a link is refused.
 pub(super) fn open_or_create(path: &Path) -> Result<File, StoreError> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map_err(|e| StoreError::write(path, 0, e))
+    regular::open_or_create(path).map_err(|e| StoreError::write(path, 0, e))
+}
+
+/// Makes a folder and those above it, durably.
+pub(super) fn create_folder(folder: &Path) -> Result<(), StoreError> {
+    let above = folder.ancestors();
+    let missing: Vec<&Path> = above.take_while(|f| !f.exists()).collect();
+    fs::create_dir_all(folder).map_err(|e| StoreError::io("create", folder, e))?;
+    for made in missing {
+        match made.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => sync_folder(Path::new("."))?,
+            Some(parent) => sync_folder(parent)?,
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file beside its name, then renames it: whole or not there.
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let beside = path.with_added_extension(&UNFINISHED[1..]);
-    let written = File::create(&beside).and_then(|mut file| {
+    // Left of a crash, or somebody's link: neither is written to.
+    remove(&beside)?;
+    let written = File::create_new(&beside).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()
     });

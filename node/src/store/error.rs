@@ -81,8 +81,7 @@ fn free(available: Option<u64>) -> String {
 }
 
 /// Ascending indices as ranges: `3, 7-9 and 5 more`.
-#[must_use]
-pub fn indices(chunks: &[u64]) -> String {
+pub(super) fn indices(chunks: &[u64]) -> String {
     const MOST: usize = 16;
     let runs = chunks.chunk_by(|a, b| a + 1 == *b);
     let (mut text, mut told) = (Vec::new(), 0);

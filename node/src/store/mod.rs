@@ -29,7 +29,7 @@ mod partial;
 mod scan;
 mod scrub;
 
-pub use error::{StoreError, indices};
+pub use error::StoreError;
 pub use import::Importing;
 pub use layout::{What, chunk_range, file_name, parse_name, stated_len};
 pub use partial::{Partial, Publishing, Slot};
@@ -130,7 +130,7 @@ impl Store {
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let dir = dir.into();
         for folder in [dir.clone(), dir.join(PARTIAL), dir.join(DAMAGED)] {
-            fs::create_dir_all(&folder).map_err(|e| StoreError::io("create", &folder, e))?;
+            disk::create_folder(&folder)?;
         }
         let path = dir.join(LOCK);
         let lock = disk::open_or_create(&path)?;
@@ -251,10 +251,14 @@ impl Store {
             self.partial_path(commitment),
             self.damaged_path(commitment),
         ] {
-            there |= disk::remove(&path)?;
+            if disk::remove(&path)? {
+                there = true;
+                path.parent().map_or(Ok(()), disk::sync_folder)?;
+            }
         }
-        disk::remove(&self.path(commitment, What::Leaves))?;
-        disk::sync_folder(&self.dir)?;
+        if disk::remove(&self.path(commitment, What::Leaves))? {
+            disk::sync_folder(&self.dir)?;
+        }
         Ok(there)
     }
 

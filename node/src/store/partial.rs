@@ -76,10 +76,10 @@ impl<'s> Slot<'s> {
         }
         let path = self.store.partial_path(self.commitment);
         let damaged = self.store.damaged_path(self.commitment);
-        if !disk::is_file(&path)? && disk::is_file(&damaged)? {
+        if !disk::is_own_file(&path)? && disk::is_own_file(&damaged)? {
             disk::rename(&damaged, &path)?;
         }
-        let fresh = !disk::is_file(&path)?;
+        let fresh = !disk::is_own_file(&path)?;
         let file = disk::open_or_create(&path)?;
         disk::reserve(&file, &path, tree.total_len(), reserve)?;
         let held = if fresh {

@@ -1,8 +1,10 @@
 //! Everything hashed again, to find what a disk has done.
 
+use super::error::indices;
 use super::layout::What;
 use super::{State, Store, StoreError, disk, scan};
 use int_engine::commitment::{Commitment, Tree};
+use std::fmt;
 use std::num::NonZeroUsize;
 
 /// What hashing a published blob again has shown.
@@ -23,6 +25,17 @@ impl Verdict {
     #[must_use]
     pub fn is_right(&self) -> bool {
         matches!(self, Self::Right | Self::Leaves)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Right => f.write_str("right"),
+            Self::Leaves => f.write_str("leaves written again"),
+            Self::Chunks(chunks) => write!(f, "chunks {}", indices(chunks)),
+            Self::Bytes => f.write_str("chunks unknown: its leaves are damaged too"),
+        }
     }
 }
 
@@ -118,7 +131,7 @@ impl Store {
             }
         };
         disk::rename(&path, &self.damaged_path(commitment))?;
-        tracing::error!(%commitment, ?verdict, "damaged blob taken out");
+        tracing::error!(%commitment, %verdict, "damaged blob taken out");
         Ok(Some(verdict))
     }
 }

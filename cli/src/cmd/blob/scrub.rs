@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use blue_node::fetch::{Report, fetch};
-use blue_node::store::{Checked, State, Store, Verdict, indices};
+use blue_node::store::{Checked, State, Store, Verdict};
 use int_engine::commitment::Commitment;
 use serde_json::{Value, json};
 
@@ -66,9 +66,8 @@ impl Row {
 
     fn said(&self) -> String {
         let found = match &self.verdict {
-            Some(Verdict::Chunks(chunks)) => format!("chunks {}", indices(chunks)),
-            Some(Verdict::Bytes) => "chunks unknown: its leaves are damaged too".into(),
             Some(Verdict::Right | Verdict::Leaves) => String::new(),
+            Some(damage) => damage.to_string(),
             None => "found earlier".into(),
         };
         match &self.repaired {
