@@ -5,6 +5,7 @@ use crate::store::file_name;
 use std::io::{self, Read};
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
+use ureq::http::uri::Authority;
 use ureq::http::{HeaderMap, Response, header};
 use ureq::{Agent, Body, config::Config};
 
@@ -24,21 +25,21 @@ pub struct HttpSource {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{address} is no address of a source: {why}")]
 pub struct AddressError {
-    /// What was given.
+    /// What was given, without what may be a password.
     pub address: String,
     /// What is wrong with it.
     pub why: &'static str,
 }
 
 impl HttpSource {
-    /// A server at `address`, which begins with `http://` or `https://` and has neither query nor fragment; the files lie
-    /// below it.
+    /// A server at `address`, which begins with `http://` or `https://` and has neither user and password, query nor
+    /// fragment; the files lie below it. Its redirects are not followed.
     ///
     /// # Errors
     /// When the address has another form.
     pub fn new(address: &str) -> Result<Self, AddressError> {
         let refused = |why| AddressError {
-            address: address.to_string(),
+            address: without_user(address),
             why,
         };
         let uri: ureq::http::Uri = address.parse().map_err(|_| refused("it is malformed"))?;
@@ -48,12 +49,21 @@ impl HttpSource {
         if uri.host().is_none_or(str::is_empty) {
             return Err(refused("it names no host"));
         }
+        // Addresses are shown in logs, metrics and reports.
+        if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
+            return Err(refused("it must have no user and no password"));
+        }
+        let port = |a: &Authority| a.port().map_or(String::new(), |port| format!(":{port}"));
+        let plain = |a: &Authority| format!("{}{}", a.host(), port(a)) == a.as_str();
+        if !uri.authority().is_some_and(plain) {
+            return Err(refused("its port is no number"));
+        }
         if address.contains(['?', '#']) {
             return Err(refused("it must have no query and no fragment"));
         }
         let config = Config::builder()
             .http_status_as_error(false)
-            .max_redirects(5)
+            .max_redirects(0)
             .timeout_connect(Some(CONNECT))
             .timeout_resolve(Some(CONNECT))
             .max_idle_connections_per_host(16)
@@ -134,6 +144,17 @@ impl Source for HttpSource {
     }
 }
 
+/// An address for people, without what stands before its last `@`.
+fn without_user(address: &str) -> String {
+    let Some((before, rest)) = address.rsplit_once('@') else {
+        return address.to_string();
+    };
+    let scheme = ["http://", "https://"]
+        .into_iter()
+        .find(|s| before.starts_with(s));
+    format!("{}…@{rest}", scheme.unwrap_or_default())
+}
+
 /// Whether an error of the body is one of ureq's timeouts.
 fn timed_out(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|e| e.downcast_ref());
@@ -154,6 +175,7 @@ fn check(answer: &Response<Body>, range: &Range<u64>) -> Result<(), SourceError>
         206 => {}
         200 => return Err(SourceError::NoRanges),
         404 | 410 => return Err(SourceError::Absent),
+        301 | 302 | 303 | 307 | 308 => return Err(SourceError::Elsewhere),
         status => return Err(SourceError::Status(status)),
     }
     let headers = answer.headers();
@@ -203,6 +225,32 @@ mod tests {
         ] {
             assert!(HttpSource::new(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn passwords_are_refused_and_never_shown() {
+        for secret in [
+            "http://user:hunter2@example.org/",
+            "https://hunter2@example.org",
+            "ftp://user:hunter2@example.org",
+            "http://user:hunter2/x@example.org",
+            "http://user:hunter2 @example.org",
+            "http://user:hunter2@",
+            "http://user:p@hunter2@example.org",
+            "user:hunter2@example.org",
+            "user:hunter2@http://@example.org",
+        ] {
+            let error = HttpSource::new(secret).unwrap_err();
+            for text in [error.to_string(), format!("{error:?}")] {
+                assert!(!text.contains("hunter2"), "{text}");
+            }
+        }
+        let error = HttpSource::new("http://user:hunter2@example.org/").unwrap_err();
+        assert!(error.to_string().contains("http://…@example.org/ is no"));
+        assert!(error.why.contains("password"));
+        // In a path it is a letter like others.
+        let path = HttpSource::new("http://example.org/@blobs").unwrap();
+        assert_eq!(path.name(), "http://example.org/@blobs");
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub enum SourceError {
     /// Another HTTP status than 206.
     #[error("answers with HTTP status {0}")]
     Status(u16),
+    /// It redirects.
+    #[error("redirects, which is not followed; give the address where the files are")]
+    Elsewhere,
     /// It sends the whole file instead of a range.
     #[error("ignores range requests; it must answer them with HTTP status 206")]
     NoRanges,
@@ -89,9 +92,12 @@ impl SourceError {
         match self {
             Self::Status(status) => *status >= 500 || matches!(status, 408 | 429),
             Self::Fewer { .. } | Self::Stalled { .. } | Self::Io(_) => true,
-            Self::Absent | Self::NoRanges | Self::OtherRange | Self::Encoded | Self::More(_) => {
-                false
-            }
+            Self::Absent
+            | Self::Elsewhere
+            | Self::NoRanges
+            | Self::OtherRange
+            | Self::Encoded
+            | Self::More(_) => false,
         }
     }
 
@@ -101,6 +107,7 @@ impl SourceError {
         match self {
             Self::Absent => "absent",
             Self::Status(_) => "status",
+            Self::Elsewhere => "redirect",
             Self::NoRanges => "no_ranges",
             Self::OtherRange => "other_range",
             Self::Encoded => "encoded",
