@@ -8,10 +8,12 @@
 use alloy_evm::{Evm, EvmEnv, EvmFactory};
 use blue_node::fetch::{HttpSource, Options as FetchOptions};
 use blue_node::models::{Cpu, Purpose, Resident};
+use blue_node::selftest;
+use blue_node::serve::{Limits, serve};
 use blue_node::shelf::Shelf;
 use blue_node::store::Store;
 use blue_node::watch::{Options as WatchOptions, Watch};
-use blue_node::{selftest, serve};
+use int_engine::commitment::{Commitment, FIRST_CHUNK, Tree};
 use precompile::genesis::Genesis;
 use precompile::registry::Function;
 use precompile::{FaultLatch, INFERENCE, REGISTRY, Schedule, calldata};
@@ -23,8 +25,9 @@ use revm::primitives::{Address, TxKind, U256};
 use revm::state::{AccountInfo, Bytecode};
 use std::error::Error;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::net::TcpListener;
 
 const ADMIN: [u8; 20] = [0xA1; 20];
 const NAME: [u8; 32] = [7; 32];
@@ -35,10 +38,10 @@ const TINY: &str = concat!(
 );
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = match std::env::args_os().nth(1) {
-        Some(folder) => folder.into(),
-        None => std::env::temp_dir().join("blue-validator"),
-    };
+    // A folder of its own, removed at the end, unless one is given.
+    let temporary = tempfile::tempdir()?;
+    let given = std::env::args_os().nth(1).map(PathBuf::from);
+    let folder = given.as_deref().unwrap_or(temporary.path());
 
     // Before anything else: is this machine right? A few seconds, once at every start.
     let backend = Cpu::detect();
@@ -49,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     // Somebody's blobs. Nobody has to trust them.
-    let (theirs, address) = somebody(&folder.join("theirs"))?;
+    let (commitment, address) = somebody(&folder.join("theirs"))?;
 
     // The node's own: a store, what fills it, and what keeps models in memory.
     let store = Store::open(folder.join("ours"))?;
@@ -75,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut db = genesis()?;
     let mut nonce = 0;
     for block in 1..=8 {
-        for (to, data) in transactions(block, &theirs) {
+        for (to, data) in transactions(block, commitment)? {
             let mut evm = blocks.create_evm(&mut db, env(block));
             let done = evm.transact(tx(&mut nonce, to, data));
             // The latch first: an error may be this machine's, which says nothing about the block.
@@ -121,7 +124,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // What anybody asks from outside goes to engines of its own.
-    let commitment = theirs.list()?[0].commitment;
     let mut evm = calls.create_evm(&mut db, env(9));
     let data = calldata::generate(&NAME, &commitment.0, &[1, 7, 13, 2], 8);
     let output = evm
@@ -134,23 +136,22 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// A store with one blob, offered at the address that is returned.
-fn somebody(folder: &Path) -> Result<(Arc<Store>, String), Box<dyn Error>> {
+fn somebody(folder: &Path) -> Result<(Commitment, String), Box<dyn Error>> {
     let store = Store::open(folder)?;
-    store.import(Path::new(TINY), None, NonZeroUsize::MIN, &mut |_| ())?;
-    let store = Arc::new(store);
-    let router = serve::router(Arc::clone(&store));
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    listener.set_nonblocking(true)?;
+    let blob = store.import(Path::new(TINY), None, NonZeroUsize::MIN, &mut |_| ())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let address = format!("http://{}", listener.local_addr()?);
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
-            axum::serve(tokio::net::TcpListener::from_std(listener)?, router).await
-        })
+        let (limits, forever) = (Limits::default(), std::future::pending());
+        let served = serve(listener, Arc::new(store), &limits, forever);
+        if let Err(error) = runtime.block_on(served) {
+            eprintln!("the other node serves no longer: {error}");
+        }
     });
-    Ok((store, address))
+    Ok((blob.commitment(), address))
 }
 
 /// The first state of a chain where one key decides.
@@ -176,37 +177,29 @@ fn genesis() -> Result<InMemoryDB, Box<dyn Error>> {
     Ok(db)
 }
 
+/// Calls: to whom, and with what.
+type Calls = Vec<([u8; 20], Vec<u8>)>;
+
 /// What the admin sends in a block.
-fn transactions(block: u64, theirs: &Store) -> Vec<([u8; 20], Vec<u8>)> {
-    let entries = theirs.list().unwrap_or_default();
-    let Some(entry) = entries.first() else {
-        return vec![];
-    };
-    match block {
+fn transactions(block: u64, commitment: Commitment) -> Result<Calls, Box<dyn Error>> {
+    Ok(match block {
         1 => {
-            let blob = std::fs::read(TINY).unwrap_or_default();
-            let tree = int_engine::commitment::Tree::read(
-                &blob[..],
-                blob.len() as u64,
-                NonZeroUsize::MIN,
-                |_| (),
-            );
-            let proof = tree.ok().and_then(|tree| tree.prove(0)).unwrap_or_default();
-            let record = blob.get(..1024).unwrap_or_default();
-            vec![(
-                REGISTRY,
-                calldata::propose(&NAME, 1, &entry.commitment.0, record, &proof),
-            )]
+            let blob = std::fs::read(TINY)?;
+            let tree = Tree::read(&blob[..], blob.len() as u64, NonZeroUsize::MIN, |_| ())?;
+            let proof = tree.prove(0).ok_or("a blob without chunks")?;
+            let record = blob.get(..FIRST_CHUNK).ok_or("a blob without a record")?;
+            let propose = calldata::propose(&NAME, 1, &commitment.0, record, &proof);
+            vec![(REGISTRY, propose)]
         }
         5 => vec![
             (REGISTRY, calldata::of_version(Function::Activate, &NAME, 1)),
             (
                 INFERENCE,
-                calldata::generate(&NAME, &entry.commitment.0, &[1, 7, 13, 2], 8),
+                calldata::generate(&NAME, &commitment.0, &[1, 7, 13, 2], 8),
             ),
         ],
         _ => vec![],
-    }
+    })
 }
 
 fn env(block: u64) -> EvmEnv {

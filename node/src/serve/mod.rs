@@ -27,8 +27,12 @@ mod connections;
 pub struct Limits {
     /// Connections at once; others wait.
     pub connections: NonZeroUsize,
-    /// A connection on which nothing moves for so long is closed.
+    /// A connection on which nothing moves for so long is closed; a year is the most.
     pub idle: Duration,
+    /// Bytes a second that must move on a connection, over times longer than [`Limits::idle`]: each byte that is sent or
+    /// taken lets it live for its share of a second longer. So requests and answers that trickle are cut off, and whoever
+    /// holds many connections has to pay for it.
+    pub least_rate: u64,
 }
 
 impl Default for Limits {
@@ -36,11 +40,12 @@ impl Default for Limits {
         Self {
             connections: NonZeroUsize::new(256).unwrap_or(NonZeroUsize::MIN),
             idle: Duration::from_secs(30),
+            least_rate: 4096,
         }
     }
 }
 
-/// Serves [`router`] on `listener` until `end` is ready and the open transfers are over.
+/// Serves a store, which may be open for reading only, on `listener` until `end` is ready and the open transfers are over.
 ///
 /// # Errors
 /// What the system says of the listener.
@@ -50,14 +55,13 @@ pub async fn serve(
     limits: &Limits,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let listener = connections::Bounded::new(listener, limits.connections.get(), limits.idle);
+    let listener = connections::Bounded::new(listener, *limits);
     axum::serve(listener, router(store))
         .with_graceful_shutdown(end)
         .await
 }
 
-/// The routes over a store, which may be open for reading only.
-pub fn router(store: Arc<Store>) -> Router {
+fn router(store: Arc<Store>) -> Router {
     Router::new()
         .route("/", get(list))
         .route("/{name}", get(file))

@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Seconds after which a connection that neither sends nor takes a byte is closed
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=3600))]
     idle: u64,
+    /// Bytes a second that a connection must move, over times longer than --idle; slower ones are closed
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().least_rate)]
+    least_rate: u64,
     /// Log refused requests and faults only
     #[arg(long)]
     quiet: bool,
@@ -82,6 +85,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let limits = Limits {
             connections: args.max_connections,
             idle: Duration::from_secs(args.idle),
+            least_rate: args.least_rate,
         };
         let (end, ended) = tokio::sync::watch::channel(());
         tokio::spawn(async move {
