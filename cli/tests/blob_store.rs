@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const BLOB: &[u8] = include_bytes!("../../models/default/blue-tiny.blob");
 
@@ -69,7 +69,7 @@ fn serve(store: &Path) -> Server {
 }
 
 fn fetch(store: &Path, from: &[&str]) -> Command {
-    let mut command = blue(["blob", "fetch", "--stall", "1", "--tries", "2"]);
+    let mut command = blue(["blob", "fetch", "--stall", "60", "--tries", "2"]);
     command.arg(name()).arg("--store").arg(store);
     for from in from {
         command.args(["--from", from]);
@@ -257,6 +257,7 @@ fn a_second_writer_is_told() {
     serve(&store);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error_of_this_machine() {
     let dir = tempfile::tempdir().unwrap();
@@ -310,29 +311,29 @@ fn a_killed_fetch_goes_on() {
             .status
             .success()
     );
-    let whole = start.elapsed();
+    let mut whole = start.elapsed();
     let file = store.join(format!("{}.blob", hex()));
-    let (mut killed, mut ended) = (0, 0);
-    for n in 0..40 {
+    let (mut killed, mut ended) = (0u32, 0);
+    while killed < 20 {
         if file.exists() {
-            assert!(fs::read(&file).unwrap() == BLOB, "after kill {n}");
+            assert!(fs::read(&file).unwrap() == BLOB, "after kill {killed}");
             text_of(blue(["blob", "remove", &name(), "--store"]).arg(&store));
         }
         let mut child = fetch(&store, &[&server.address]);
         let mut child = child.stdout(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(
-            whole
-                .mul_f64(f64::from(n) / 30.0)
-                .max(Duration::from_millis(1)),
-        );
+        std::thread::sleep(whole.mul_f64(f64::from(killed % 20 + 1) / 20.0));
         child.kill().unwrap();
         match child.wait().unwrap().code() {
             None => killed += 1,
-            Some(0) => ended += 1,
+            // The machine is faster than it was.
+            Some(0) => {
+                ended += 1;
+                whole = whole.mul_f64(0.9);
+            }
             other => panic!("{other:?}"),
         }
     }
-    assert!(killed >= 10, "{killed} killed, {ended} ended before");
+    println!("{killed} killed, {ended} ended before");
     assert!(
         fetch(&store, &[&server.address])
             .output()

@@ -32,14 +32,14 @@ pub fn chunk(index: u64) -> Range<usize> {
     range.start as usize..range.end as usize
 }
 
-/// Short waits, for tests.
+/// Nothing is given up for being slow: no test depends on the machine's speed unless it says so.
 pub fn options() -> Options {
     Options {
         connections: NonZeroUsize::new(2).unwrap(),
         tries: NonZeroU32::new(3).unwrap(),
         backoff: Duration::from_millis(5),
-        stall: Duration::from_millis(500),
-        least_rate: 64 << 20,
+        stall: Duration::from_secs(600),
+        least_rate: 64 << 10,
         patience: Duration::from_millis(50),
         run: 256 << 10,
         threads: NonZeroUsize::new(2).unwrap(),
