@@ -36,10 +36,6 @@ impl FromStr for Backend {
             "reference" => Ok(Self::Reference),
             _ => Kernels::by_name(text).map(Self::Kernels).map_err(|_| {
                 let known = Kernels::all().iter().any(|(name, _)| *name == text);
-                let here: Vec<_> = Kernels::all()
-                    .iter()
-                    .filter_map(|(name, kernels)| kernels.map(|_| *name))
-                    .collect();
                 format!(
                     "{}; choose auto, {} or reference",
                     if known {
@@ -47,11 +43,23 @@ impl FromStr for Backend {
                     } else {
                         "no backend has this name"
                     },
-                    here.join(", ")
+                    here()
                 )
             }),
         }
     }
+}
+
+/// Kernels of this machine by name, for commands that take no other backend.
+pub(crate) fn kernels(name: &str) -> Result<&'static Kernels, String> {
+    Kernels::by_name(name).map_err(|_| format!("this machine has {}", here()))
+}
+
+/// The names of the kernels that this machine has.
+fn here() -> String {
+    let all = Kernels::all().into_iter();
+    let here: Vec<_> = all.filter_map(|(name, k)| k.map(|_| name)).collect();
+    here.join(", ")
 }
 
 impl Backend {

@@ -49,8 +49,8 @@ pub(crate) fn tokenizer(blob: &Path, digest: [u8; 32]) -> Outcome<Option<Vec<u8>
         return Err(Failure::mismatch(format!(
             "{} has digest {}, the blob asks for {}",
             path.display(),
-            output::hex(&found),
-            output::hex(&digest)
+            output::hex(found),
+            output::hex(digest)
         ))
         .hint("put the tokenizer file of the same export beside the blob"));
     }

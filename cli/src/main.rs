@@ -16,12 +16,16 @@ mod failure;
 mod files;
 mod ids;
 mod loaded;
+mod measure;
+mod names;
 mod output;
 mod progress;
 mod reference;
 mod rpc;
+mod selftest;
 mod sniff;
 mod source_file;
+mod store;
 mod wallet;
 
 use std::io::{self, Write};

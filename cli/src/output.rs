@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
+/// `0x` and lower-case hexadecimal digits.
+pub(crate) use alloy_primitives::hex::encode_prefixed as hex;
 use serde::Serialize;
 
 use crate::failure::{Context, Failure, Outcome};
@@ -20,16 +22,6 @@ pub(crate) fn json(value: &impl Serialize) -> Outcome {
     let mut line = serde_json::to_string(value).or_runtime("cannot encode the result as JSON")?;
     line.push('\n');
     text(&line)
-}
-
-/// `0x` and the lower-case hexadecimal digits of `bytes`.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 + 2 * bytes.len());
-    text.push_str("0x");
-    for b in bytes {
-        let _ = write!(text, "{b:02x}");
-    }
-    text
 }
 
 /// Rows as columns padded to their widest cell, two spaces between; numbers (by their first byte) to the right.

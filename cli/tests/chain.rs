@@ -99,10 +99,7 @@ fn a_proposal_carries_the_record_of_the_file() {
     assert_eq!(out["commitment"], COMMITMENT);
     assert_eq!(out["version"], 7);
     let data = out["propose"]["data"].as_str().unwrap();
-    let record = std::fs::read(tiny()).unwrap()[..1024]
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect::<String>();
+    let record = alloy_primitives::hex::encode(&std::fs::read(tiny()).unwrap()[..1024]);
     assert!(data.starts_with("0xaede1209") && data.contains(&record));
     assert!(data.contains(&COMMITMENT[2..]));
     let name = out["name"].as_str().unwrap();

@@ -2,6 +2,7 @@
 
 mod common;
 
+use alloy_primitives::hex::encode_prefixed as hex;
 use common::{blue, error_of, json_of, text_of};
 use int_engine::commitment::{Commitment, commitment, verify_chunk};
 
@@ -9,11 +10,6 @@ use int_engine::commitment::{Commitment, commitment, verify_chunk};
 fn state_length(bytes: &mut [u8], len: u64) {
     bytes[..8].copy_from_slice(b"BLUEBLOB");
     bytes[17..25].copy_from_slice(&len.to_le_bytes());
-}
-
-fn int_hex(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-    format!("0x{digits}")
 }
 
 #[test]
@@ -51,7 +47,7 @@ fn the_commitment_is_that_of_the_bytes() {
                 proof["offset"].as_u64().unwrap() as usize,
                 proof["length"].as_u64().unwrap() as usize,
             );
-            let chunk = int_hex(&bytes[offset..offset + length]);
+            let chunk = hex(&bytes[offset..offset + length]);
             assert_eq!(proof["chunk"], chunk);
             let expected = proof["commitment"].as_str().unwrap().parse().unwrap();
             assert!(

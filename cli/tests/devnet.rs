@@ -4,54 +4,16 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use common::devnet::Running;
 use common::{blue, error_of};
 use serde_json::{Value, json};
 
-/// A chain that is ready, ended with the test.
-struct Devnet {
-    child: Child,
-    /// What it printed first.
-    ready: Value,
-}
-
-impl Devnet {
-    fn start(args: &[&str]) -> Self {
-        let mut command = blue([&["devnet", "--port", "0", "--json"], args].concat());
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        let ready = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        Self { child, ready }
-    }
-
-    fn ask(&self, method: &str, params: Value) -> Value {
-        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let url = self.ready["url"].as_str().unwrap();
-        let answer = ureq::post(url)
-            .header("content-type", "application/json")
-            .send(request.to_string())
-            .unwrap();
-        let text = answer.into_body().read_to_string().unwrap();
-        let mut answer: Value = serde_json::from_str(&text).unwrap();
-        assert!(answer.get("error").is_none(), "{answer}");
-        answer["result"].take()
-    }
-}
-
-impl Drop for Devnet {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn what_scripts_read() {
-    let devnet = Devnet::start(&["--chain-id", "77"]);
-    let ready = &devnet.ready;
+    let devnet = Running::devnet(&["--chain-id", "77"]);
+    let ready = &devnet.first;
     assert_eq!(ready["chain_id"], 77);
     assert_eq!(devnet.ask("eth_chainId", json!([])), "0x4d");
     let accounts = ready["accounts"].as_array().unwrap();
@@ -82,12 +44,12 @@ fn a_chain_in_a_file_goes_on_after_it_was_killed() {
     let db = path.to_str().unwrap();
     let mut hashes = vec![];
     for round in 0..3u64 {
-        let devnet = Devnet::start(&["--db", db]);
+        let devnet = Running::devnet(&["--db", db]);
         assert_eq!(
             devnet.ask("eth_blockNumber", json!([])),
             format!("{round:#x}")
         );
-        let [from, to] = [0, 1].map(|i| devnet.ready["accounts"][i]["address"].clone());
+        let [from, to] = [0, 1].map(|i| devnet.first["accounts"][i]["address"].clone());
         let tx = json!([{"from": from, "to": to, "value": "0x1"}]);
         hashes.push(devnet.ask("eth_sendTransaction", tx));
         for hash in &hashes {

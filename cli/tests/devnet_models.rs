@@ -5,77 +5,17 @@ mod common;
 #[path = "../../int-engine/tests/sample/mod.rs"]
 mod sample;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use alloy_primitives::hex::encode_prefixed as hex;
+use common::devnet::{Running, ask, bytes};
 use common::{blue, json_of, text_of};
 use int_engine::config::{Config, Dims};
 use precompile::registry::Function;
 use precompile::{INFERENCE, REGISTRY, calldata};
 use serde_json::{Value, json};
-
-/// A process that is ended with the test.
-struct Running {
-    child: Child,
-    /// The first line that it printed.
-    first: Value,
-}
-
-impl Running {
-    fn start(args: &[&str]) -> Self {
-        let mut command = blue(args);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut line).unwrap();
-        let first = serde_json::from_str(&line).unwrap_or_else(|_| {
-            let mut said = String::new();
-            let _ = child.stderr.take().unwrap().read_to_string(&mut said);
-            panic!("{args:?}: {line} {said}")
-        });
-        Self { child, first }
-    }
-
-    fn text(&self, key: &str) -> String {
-        self.first[key].as_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// One JSON-RPC call.
-fn ask(url: &str, method: &str, params: Value) -> Result<Value, Value> {
-    let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let answer = ureq::post(url)
-        .header("content-type", "application/json")
-        .send(request.to_string())
-        .unwrap();
-    let text = answer.into_body().read_to_string().unwrap();
-    let mut answer: Value = serde_json::from_str(&text).unwrap();
-    match answer.get_mut("error") {
-        Some(error) => Err(error.take()),
-        None => Ok(answer["result"].take()),
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-    format!("0x{digits}")
-}
-
-fn bytes(value: &Value) -> Vec<u8> {
-    let digits = value.as_str().unwrap().strip_prefix("0x").unwrap();
-    let byte = |i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap();
-    (0..digits.len()).step_by(2).map(byte).collect()
-}
 
 /// Status and body.
 fn get(url: &str) -> (u16, String) {
@@ -102,7 +42,7 @@ struct Story {
 impl Story {
     fn new(blob: &Path, more: &[&str]) -> Self {
         let file = blob.to_str().unwrap();
-        let name = hex(&NAME);
+        let name = hex(NAME);
         let planned = json_of(&mut blue([
             "chain",
             "propose",
@@ -113,15 +53,8 @@ impl Story {
             &name,
             "--json",
         ]));
-        let base = [
-            "devnet",
-            "--port",
-            "0",
-            "--json",
-            "--metrics",
-            "127.0.0.1:0",
-        ];
-        let devnet = Running::start(&[&base[..], &["--backend", "scalar"], more].concat());
+        let fixed = ["--metrics", "127.0.0.1:0", "--backend", "scalar"];
+        let devnet = Running::devnet(&[&fixed[..], more].concat());
         Self {
             url: devnet.text("url"),
             admin: devnet.first["accounts"][0]["address"]
@@ -135,7 +68,7 @@ impl Story {
     }
 
     fn send(&self, to: [u8; 20], data: &[u8]) -> Result<Value, Value> {
-        let tx = json!({"from": self.admin, "to": hex(&to), "data": hex(data), "gas": "0xf00000"});
+        let tx = json!({"from": self.admin, "to": hex(to), "data": hex(data), "gas": "0xf00000"});
         let hash = ask(&self.url, "eth_sendTransaction", json!([tx]))?;
         ask(&self.url, "eth_getTransactionReceipt", json!([hash]))
     }
@@ -234,7 +167,7 @@ fn a_model_that_is_adopted_comes_from_elsewhere_and_answers() {
     let fetched = std::fs::read(folder.path().join("ours").join(format!("{digits}.blob")));
     assert_eq!(fetched.unwrap(), std::fs::read(&blob).unwrap());
     // Not active yet: the registry says so, whatever is in memory.
-    let question = json!([{"to": hex(&INFERENCE), "data": hex(&story.question())}, "latest"]);
+    let question = json!([{"to": hex(INFERENCE), "data": hex(story.question())}, "latest"]);
     let refused = ask(&story.url, "eth_call", question.clone()).unwrap_err();
     assert_eq!(refused["code"], 3, "{refused}");
     for _ in 0..3 {
@@ -284,7 +217,7 @@ fn a_node_without_the_blob_raises_an_alarm_and_stops_at_the_first_call() {
     ask(&story.url, "evm_mine", json!([])).unwrap();
     story.activate();
     // Outside of blocks it is one call's trouble.
-    let question = json!([{"to": hex(&INFERENCE), "data": hex(&story.question())}, "latest"]);
+    let question = json!([{"to": hex(INFERENCE), "data": hex(story.question())}, "latest"]);
     let failed = ask(&story.url, "eth_call", question).unwrap_err();
     assert_ne!(failed["code"], 3, "no verdict: {failed}");
     let before = ask(&story.url, "eth_blockNumber", json!([])).unwrap();

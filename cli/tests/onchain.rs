@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use alloy_primitives::hex::encode_prefixed as hex;
 use common::{blue, error_of, run};
 use serde_json::{Value, json};
 
@@ -277,8 +278,7 @@ fn text_needs_the_tokenizer_of_the_record() {
 #[test]
 fn nothing_is_sent_that_would_revert_or_to_nobody() {
     let data = precompile::revert_data(precompile::Refusal::NotActive);
-    let refused: String = data.iter().map(|b| format!("{b:02x}")).collect();
-    let refused = format!("0x{refused}");
+    let refused = hex(data);
     for (wrong, result, code) in [
         (
             "eth_estimateGas",
@@ -395,11 +395,10 @@ fn a_transaction_without_its_answer_is_a_failure() {
 fn a_refusal_is_one_line_of_json() {
     // Refused(15), whose selector is the one that the crate of the rules computes.
     let data = precompile::revert_data(precompile::Refusal::NotActive);
-    let data: String = data.iter().map(|b| format!("{b:02x}")).collect();
+    let data = hex(data);
     let node = Node::new(move |method, params| {
         let inference = params[0]["to"] == "0x0300000000000000000000000000000000000003";
-        let error =
-            json!({"code": 3, "message": "execution reverted", "data": format!("0x{data}")});
+        let error = json!({"code": 3, "message": "execution reverted", "data": data});
         (method == "eth_call" && inference).then_some(error)
     });
     let out = run(&mut blue(call(

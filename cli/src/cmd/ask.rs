@@ -8,10 +8,10 @@ use alloy_primitives::{Address, B256, TxKind};
 use serde_json::json;
 
 use super::call::answer_rows;
-use super::chain::{Name, default_name};
 use crate::contract::{self, Answered};
 use crate::deployed::{self, Asked, Prompt, PromptArgs, refused};
 use crate::failure::{Code, Failure, Outcome};
+use crate::names::{Name, default_name};
 use crate::output;
 use crate::progress::Progress;
 use crate::rpc::{Call, Client, Error, Receipt, RpcArgs};

@@ -9,12 +9,13 @@ use blue_bench::record::Record;
 use blue_bench::run::{
     Blob, Group, Options, PROBE_CONTEXT, Progress as Step, TEXTS, run as measure,
 };
-use blue_bench::{Error, goals, memory, page, plots, table};
+use blue_bench::{goals, memory, page, plots, table};
 
 use float_engine::tokenizer::Tokenizer;
 
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::loaded::{parse_threads, threads};
+use crate::measure::failed;
 use crate::output;
 use crate::progress::Progress;
 use crate::{bundle, ids};
@@ -277,24 +278,4 @@ fn texts(blob: &Path) -> Outcome<Option<[Vec<u32>; 2]>> {
         ids::encode(&tokenizer, copy)?,
         ids::encode(&tokenizer, new)?,
     ]))
-}
-
-pub(crate) fn failed(error: Error) -> Failure {
-    let code = match error {
-        Error::Wrong { .. } => Code::Mismatch,
-        Error::Load { .. }
-        | Error::Halt(_)
-        | Error::Peer { .. }
-        | Error::Record { .. }
-        | Error::Page { .. } => Code::Input,
-        Error::File { .. }
-        | Error::Memory { .. }
-        | Error::Write(_)
-        | Error::Fault(_)
-        | Error::Precompile(_)
-        | Error::Step(_)
-        | Error::Probe { .. }
-        | Error::NoCounter => Code::Runtime,
-    };
-    Failure::new(code, error)
 }

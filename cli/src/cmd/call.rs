@@ -7,12 +7,12 @@ use precompile::calldata;
 use precompile::infer::Function;
 use serde_json::{Map, Value, json};
 
-use super::chain::{Name, default_name};
 use super::verify_answer::answer;
 use crate::contract::{self, View};
 use crate::deployed::{self, Asked, INFER, Prompt, PromptArgs, refused};
 use crate::failure::{Code, Failure, Outcome};
 use crate::ids::TokenList;
+use crate::names::{Name, default_name};
 use crate::output;
 use crate::progress::Progress;
 use crate::rpc::{Call, Client, RpcArgs};

@@ -47,7 +47,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if tree.total_len() != declared {
         return Err(changed(&args.blob));
     }
-    let commitment = output::hex(&tree.commitment().0);
+    let commitment = output::hex(tree.commitment().0);
     match args.proof {
         Some(index) => prove(&args.blob, &tree, index),
         None if args.json => output::json(
@@ -121,14 +121,14 @@ fn prove(blob: &Path, tree: &Tree, index: usize) -> Outcome {
         return Err(changed(blob));
     }
     output::json(&json!({
-        "commitment": output::hex(&tree.commitment().0),
+        "commitment": output::hex(tree.commitment().0),
         "total_len": tree.total_len(),
         "chunks": chunks,
         "index": index,
         "offset": offset,
         "length": length,
-        "leaf": output::hex(&tree.leaves()[index]),
-        "proof": proof.iter().map(|hash| output::hex(hash)).collect::<Vec<_>>(),
+        "leaf": output::hex(tree.leaves()[index]),
+        "proof": proof.iter().map(output::hex).collect::<Vec<_>>(),
         "chunk": output::hex(&chunk),
     }))
 }

@@ -237,7 +237,7 @@ fn row_json(row: &Row, expected: Option<&Computed>) -> Value {
     match &row.run {
         None => json!({"name": row.name, "present": false}),
         Some(run) => {
-            json!({"name": row.name, "present": true, "logits_digest": output::hex(&run.computed.last), "equal": Some(&run.computed) == expected, "tokens_per_s": run.tokens_per_s})
+            json!({"name": row.name, "present": true, "logits_digest": output::hex(run.computed.last), "equal": Some(&run.computed) == expected, "tokens_per_s": run.tokens_per_s})
         }
     }
 }
@@ -259,7 +259,7 @@ fn row_text(row: &Row, expected: Option<&Computed>) -> Vec<String> {
     vec![
         row.name.to_string(),
         format!("{:.0}", run.tokens_per_s),
-        output::hex(&run.computed.last),
+        output::hex(run.computed.last),
         verdict.to_string(),
     ]
 }

@@ -152,7 +152,7 @@ fn source_matches(metadata: &[(String, String)], checkpoint: &Checkpoint) -> Out
     let found = checkpoint
         .fingerprint()
         .or_input("cannot read the checkpoint")?;
-    Ok(Some(output::hex(&found)[2..] == **stated))
+    Ok(Some(output::hex(found)[2..] == **stated))
 }
 
 /// A percentage with three decimals, never a negative zero.

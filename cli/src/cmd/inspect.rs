@@ -87,7 +87,7 @@ fn record(header: &Header) -> Vec<(&'static str, Value)> {
     // A record that was read has the one accepted value of each of these.
     let bytes = header.to_bytes();
     let version = |at: usize| bytes[at..].first_chunk().map(|b| u32::from_le_bytes(*b));
-    let digest = |digest: [u8; 32]| json!(output::hex(&digest));
+    let digest = |digest: [u8; 32]| json!(output::hex(digest));
     vec![
         ("format_version", json!(version(8))),
         ("spec_version", json!(version(12))),
@@ -111,7 +111,7 @@ fn record(header: &Header) -> Vec<(&'static str, Value)> {
         ("rope_digest", digest(tables::ROPE_DIGEST)),
         (
             "tokenizer_digest",
-            json!(output::hex(&header.tokenizer_digest)),
+            json!(output::hex(header.tokenizer_digest)),
         ),
         ("stop_ids", json!(d.stop_ids)),
     ]

@@ -271,7 +271,7 @@ fn sha256(path: &Path, progress: Progress) -> Outcome<String> {
         hash.update(piece);
         Ok(())
     })?;
-    Ok(output::hex(&hash.finalize())[2..].to_string())
+    Ok(output::hex(hash.finalize())[2..].to_string())
 }
 
 fn folder(given: Option<&Path>) -> Outcome<PathBuf> {

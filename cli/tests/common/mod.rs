@@ -1,6 +1,8 @@
 //! Running the built program.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod devnet;
+
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 

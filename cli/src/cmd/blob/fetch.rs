@@ -10,11 +10,12 @@ use int_engine::commitment::Commitment;
 use serde_json::json;
 
 use super::bars::Bars;
-use super::{StoreArg, failure, sources, sources_json, sources_table, unfetched};
+use super::{StoreArg, sources_json, sources_table, unfetched};
 use crate::failure::Outcome;
 use crate::loaded::{parse_threads, threads};
 use crate::output;
 use crate::progress::Progress;
+use crate::store::{failure, sources};
 
 const HELP: &str = "\
 Examples:

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use int_engine::commitment::Commitment;
 use serde_json::json;
 
+use super::StoreArg;
 use super::bars::Bars;
-use super::{StoreArg, failure};
 use crate::failure::Outcome;
 use crate::loaded::{parse_threads, threads};
 use crate::progress::Progress;
+use crate::store::failure;
 use crate::{files, output};
 
 const HELP: &str = "\

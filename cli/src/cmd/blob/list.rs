@@ -3,9 +3,10 @@
 use blue_node::store::{Entry, State};
 use serde_json::{Value, json};
 
-use super::{StoreArg, failure};
+use super::StoreArg;
 use crate::failure::Outcome;
 use crate::output;
+use crate::store::failure;
 
 const HELP: &str = "\
 Examples:

@@ -3,9 +3,10 @@
 use int_engine::commitment::Commitment;
 use serde_json::json;
 
-use super::{StoreArg, failure};
+use super::StoreArg;
 use crate::failure::{Failure, Outcome};
 use crate::output;
+use crate::store::failure;
 
 const HELP: &str = "\
 Example:

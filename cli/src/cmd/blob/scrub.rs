@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 
 use super::bars::Bars;
 use super::fetch::How;
-use super::{StoreArg, failure, sources, unfetched};
+use super::{StoreArg, unfetched};
 use crate::failure::{Code, Failure, Outcome};
 use crate::loaded::threads;
 use crate::output;
 use crate::progress::Progress;
+use crate::store::{failure, sources};
 
 const HELP: &str = "\
 Examples:

@@ -12,9 +12,10 @@ use blue_node::store::State;
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
-use super::{StoreArg, failure};
+use super::StoreArg;
 use crate::failure::{Context, Outcome};
 use crate::output;
+use crate::store::failure;
 
 const HELP: &str = "\
 Examples:

@@ -11,10 +11,10 @@ use int_engine::kernels::Kernels;
 use int_engine::model::Model;
 use serde_json::json;
 
-use super::kernels;
-use crate::cmd::bench::failed;
+use crate::backend::kernels;
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::loaded::{embedded_model, parse_threads};
+use crate::measure::failed;
 use crate::progress::Progress;
 use crate::{blob_file, output};
 

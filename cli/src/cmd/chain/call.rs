@@ -10,11 +10,11 @@ use precompile::word::ZERO;
 use precompile::{Call, INFERENCE, Outcome as Ended, Refusal, Sizes, Target, calldata, gas};
 use serde_json::json;
 
-use super::Name;
 use crate::cmd::verify_answer::answer;
 use crate::failure::{Code, Failure, Outcome};
 use crate::ids::TokenList;
 use crate::loaded::{Loaded, RunArgs};
+use crate::names::{Name, default_name};
 use crate::output;
 use crate::progress::Progress;
 
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let loaded = Loaded::open(args.blob.as_deref(), &args.run, progress)?;
     let engine: Arc<dyn Engine> = loaded.engine.into();
     let commitment = engine.commitment();
-    let name = args.name.map_or_else(super::default_name, |name| name.0);
+    let name = args.name.map_or_else(default_name, |name| name.0);
     let mut state = Memory::default();
     let mut models = ModelSet::default();
     models.insert(engine);
@@ -114,7 +114,7 @@ fn refused(args: &Args, refusal: Refusal, data: &[u8], config: &Config) -> Outco
     let (number, name) = (refusal.number(), refusal.name());
     if args.json {
         output::json(&json!({
-            "to": output::hex(&INFERENCE),
+            "to": output::hex(INFERENCE),
             "data": output::hex(data),
             "refused": {"number": number, "name": name, "price": price},
         }))?;
@@ -148,7 +148,7 @@ fn print(args: &Args, data: &[u8], gas: u64, output: &[u8]) -> Outcome {
     };
     if args.json {
         output::json(&json!({
-            "to": output::hex(&INFERENCE),
+            "to": output::hex(INFERENCE),
             "data": output::hex(data),
             "gas": gas,
             "output": output::hex(output),
@@ -157,7 +157,7 @@ fn print(args: &Args, data: &[u8], gas: u64, output: &[u8]) -> Outcome {
     } else {
         output::text(&format!(
             "to       {}\ndata     {}\ngas      {gas}\n{said}\n",
-            output::hex(&INFERENCE),
+            output::hex(INFERENCE),
             output::hex(data),
         ))?;
     }

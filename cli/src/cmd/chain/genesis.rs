@@ -3,8 +3,8 @@
 use precompile::genesis::Genesis;
 use serde_json::{Map, json};
 
-use super::Hex;
 use crate::failure::{Code, Failure, Outcome};
+use crate::names::Hex;
 use crate::output;
 
 const HELP: &str = "\

@@ -8,11 +8,8 @@ mod name;
 mod propose;
 
 use std::path::Path;
-use std::str::FromStr;
 
 use int_engine::blob::Record;
-use int_engine::commitment::keccak256;
-use int_engine::kernels::Kernels;
 
 use crate::embedded;
 use crate::failure::{Context, Failure, Outcome};
@@ -58,37 +55,6 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
 }
 
-/// Kernels of this machine by name.
-pub(crate) fn kernels(name: &str) -> Result<&'static Kernels, String> {
-    Kernels::by_name(name).map_err(|_| {
-        let here = Kernels::all().into_iter();
-        let here: Vec<_> = here.filter_map(|(name, k)| k.map(|_| name)).collect();
-        format!("this machine has {}", here.join(", "))
-    })
-}
-
-/// So many bytes as `0x` and hexadecimal digits.
-#[derive(Clone, Copy)]
-struct Hex<const N: usize>([u8; N]);
-
-impl<const N: usize> FromStr for Hex<N> {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let digits = text.strip_prefix("0x").unwrap_or(text);
-        let refused = || format!("must be 0x and {} hexadecimal digits", 2 * N);
-        if digits.len() != 2 * N || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(refused());
-        }
-        let mut bytes = [0; N];
-        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| refused())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| refused())?;
-        }
-        Ok(Self(bytes))
-    }
-}
-
 /// The record of a blob file, or of the embedded model.
 fn record(blob: Option<&Path>) -> Outcome<Record> {
     let Some(path) = blob else {
@@ -103,30 +69,4 @@ fn record(blob: Option<&Path>) -> Outcome<Record> {
     )
     .map_err(|e| Failure::file(path, e))?;
     Record::parse(&bytes).or_input(format!("{} has no valid record", path.display()))
-}
-
-/// A name in the registry: 32 bytes, not all zero.
-#[derive(Clone, Copy)]
-pub(crate) struct Name(pub(crate) [u8; 32]);
-
-impl FromStr for Name {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let name = text.parse::<Hex<32>>()?.0;
-        if name == [0; 32] {
-            return Err("is zero, which the registry refuses".into());
-        }
-        Ok(Self(name))
-    }
-}
-
-/// The name of a text, for a model that will have upgrades.
-pub(crate) fn text_name(text: &str) -> [u8; 32] {
-    keccak256(text.as_bytes())
-}
-
-/// The name that is used when none is given.
-pub(crate) fn default_name() -> [u8; 32] {
-    text_name("blue")
 }

@@ -3,7 +3,7 @@
 use int_engine::commitment::Commitment;
 
 use crate::failure::Outcome;
-use crate::output;
+use crate::{names, output};
 
 const HELP: &str = "\
 Examples:
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some((version, commitment)) => {
             precompile::model_spec_hash(&args.text, version, commitment, &args.quantisation)
         }
-        None => super::text_name(&args.text),
+        None => names::text_name(&args.text),
     };
-    output::text(&format!("{}\n", output::hex(&name)))
+    output::text(&format!("{}\n", output::hex(name)))
 }

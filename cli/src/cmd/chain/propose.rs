@@ -10,9 +10,9 @@ use precompile::registry::Function;
 use precompile::{REGISTRY, calldata};
 use serde_json::json;
 
-use super::Name;
 use crate::failure::{Code, Failure, Outcome};
 use crate::loaded::{parse_threads, threads};
+use crate::names::{Name, default_name};
 use crate::progress::Progress;
 use crate::{blob_file, files, output};
 
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     file.read_exact(&mut bytes)
         .map_err(|e| Failure::file(&args.blob, e))?;
     let (commitment, version) = (tree.commitment(), args.model_version);
-    let name = args.name.map_or_else(super::default_name, |name| name.0);
+    let name = args.name.map_or_else(default_name, |name| name.0);
     if !verify_chunk(commitment, tree.total_len(), 0, &bytes, &proof) {
         return Err(Failure::input(format!(
             "{} changed while it was read",
@@ -85,8 +85,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
             json!({"data": output::hex(data), "gas": price(*function, data)})
         };
         return output::json(&json!({
-            "to": output::hex(&REGISTRY),
-            "name": output::hex(&name),
+            "to": output::hex(REGISTRY),
+            "name": output::hex(name),
             "version": version,
             "commitment": commitment.to_string(),
             "propose": call(0),
@@ -96,8 +96,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let mut text = format!(
         "to          {}\nname        {}\nversion     {version}\ncommitment  {commitment}\n",
-        output::hex(&REGISTRY),
-        output::hex(&name),
+        output::hex(REGISTRY),
+        output::hex(name),
     );
     for (function, data) in &calls {
         let function_name = function.signature().split('(').next().unwrap_or_default();

@@ -33,7 +33,7 @@ pub(super) fn print(
         let model = |m: &Named| {
             json!({
                 "text": m.text,
-                "name": output::hex(&m.adoption.name),
+                "name": output::hex(m.adoption.name),
                 "version": 1,
                 "commitment": m.adoption.commitment.to_string(),
             })
@@ -42,8 +42,8 @@ pub(super) fn print(
             "url": url,
             "metrics": metrics.map(|address| format!("http://{address}/metrics")),
             "chain_id": args.chain_id,
-            "registry": output::hex(&REGISTRY),
-            "inference": output::hex(&INFERENCE),
+            "registry": output::hex(REGISTRY),
+            "inference": output::hex(INFERENCE),
             "accounts": accounts,
             "models": served.models.iter().map(model).collect::<Vec<_>>(),
         }));
@@ -70,7 +70,7 @@ pub(super) fn print(
             "model {name}, at most {} tokens\n  name        {}\n  commitment  {}\n  \
              {PROMPT} tokens, {NEW} new: generate {} gas, verify {}; logitsDigest of {PROMPT}: {}\n",
             sizes.max_context,
-            output::hex(&adoption.name),
+            output::hex(adoption.name),
             adoption.commitment,
             gas::of_generate(sizes, n, m),
             gas::of_verify(sizes, n, m.into()),
@@ -85,8 +85,8 @@ pub(super) fn print(
         text,
         "registry   {}\ninference  {}\nchain id   {}, {mining}, {} gas a block\n\n\
          listening on {url}  (HTTP and WebSocket; Ctrl-C ends)",
-        output::hex(&REGISTRY),
-        output::hex(&INFERENCE),
+        output::hex(REGISTRY),
+        output::hex(INFERENCE),
         args.chain_id,
         args.gas_limit,
     );

@@ -16,12 +16,12 @@ use blue_devnet::database::{Database, DiskDatabase, MemoryDatabase};
 use blue_devnet::rpc::{Limits, Mining, Options, Server};
 use blue_devnet::{Chain, Config, Genesis};
 use blue_node::models::Purpose;
-use blue_node::selftest::{self, SelfTestError};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::loaded::{RunArgs, parse_threads};
 use crate::progress::Progress;
+use crate::selftest;
 
 const HELP: &str = "\
 Examples:
@@ -117,7 +117,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let progress = Progress::new(args.json);
     let recorder = args.metrics.map(|_| status::record()).transpose()?;
     if args.selftest {
-        selftest(&args, progress)?;
+        verify_answers(&args, progress)?;
     }
     let served = models::load(&args, progress)?;
     let mut genesis = Genesis {
@@ -158,18 +158,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     runtime.block_on(serve(&args, &served, chain, options, recorder, progress))
 }
 
-fn selftest(args: &Args, progress: Progress) -> Outcome {
+fn verify_answers(args: &Args, progress: Progress) -> Outcome {
     let name = models::cpu(args).map_or("reference", |cpu| cpu.kernels.name);
-    let spinner = progress.spinner("self-test");
-    let passed = selftest::run(name, args.run.threads());
-    spinner.finish_and_clear();
-    let passed = passed.map_err(|error| {
-        let code = match error {
-            SelfTestError::Differs { .. } => Code::Mismatch,
-            _ => Code::Runtime,
-        };
-        Failure::new(code, error)
-    })?;
+    let passed = selftest::run(name, args.run.threads(), progress)?;
     progress.note(&format!(
         "self-test: {} known answers hold on {name}",
         passed.cases

@@ -20,11 +20,10 @@ use precompile::{Fault, Lookup, Sizes};
 use super::Args;
 use super::library::{Blobs, Place, engines};
 use crate::backend::Backend;
-use crate::cmd::blob;
-use crate::cmd::chain::{default_name, text_name};
 use crate::failure::{Code, Context, Failure, Outcome};
+use crate::names::{default_name, text_name};
 use crate::progress::Progress;
-use crate::{blob_file, embedded, files, sniff};
+use crate::{blob_file, embedded, files, sniff, store};
 
 /// Bytes of keys and values that an engine keeps of earlier calls.
 const PREFIX_CACHE: usize = 64 << 20;
@@ -178,7 +177,7 @@ fn prepare(resident: &Resident, named: &Named) -> Outcome {
 }
 
 fn shelf(dir: &Path, from: &[String]) -> Outcome<Shelf> {
-    let store = Store::open(dir).map_err(blob::failure)?;
-    let sources = blob::sources(from)?;
+    let store = Store::open(dir).map_err(store::failure)?;
+    let sources = store::sources(from)?;
     Ok(Shelf::new(store, sources, fetch::Options::default()))
 }

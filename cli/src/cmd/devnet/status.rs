@@ -75,7 +75,7 @@ async fn ready(State(shown): State<Shown>) -> impl IntoResponse {
         .flatten()
         .map(|model| {
             json!({
-                "name": output::hex(&model.name),
+                "name": output::hex(model.name),
                 "commitment": model.commitment.to_string(),
                 "activation": model.activation,
                 "progress": model.progress.to_string(),

@@ -216,7 +216,7 @@ fn same_model(header: &Header, model: &Model, given: Option<&Path>) -> Outcome {
     });
     Err(Failure::input(format!(
         "the trace is of another model: its commitment is {}, that of {which} is {}",
-        output::hex(&header.commitment),
+        output::hex(header.commitment),
         model.commitment()
     ))
     .hint("name the blob of the trace with --model"))

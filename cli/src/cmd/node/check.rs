@@ -9,18 +9,17 @@ use blue_bench::gas::{Case, Chain, Shape};
 use blue_bench::machine::Machine;
 use blue_bench::memory::{self, Memory};
 use blue_node::models::{Backend, Cpu, CrossCheckError, Purpose, cross_check};
-use blue_node::selftest::{self, SelfTestError};
 use int_engine::blob::Loader;
 use int_engine::kernels::Kernels;
 use int_engine::model::Model;
 use serde_json::{Value, json};
 
-use crate::cmd::bench::failed;
-use crate::cmd::chain::kernels;
+use crate::backend::kernels;
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::loaded::{parse_threads, threads};
+use crate::measure::failed;
 use crate::progress::Progress;
-use crate::{blob_file, output};
+use crate::{blob_file, output, selftest};
 
 const HELP: &str = "\
 Examples:
@@ -78,17 +77,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     let progress = Progress::new(args.json);
     let machine = Machine::here();
-    let spinner = progress.spinner("known answers");
     let begun = Instant::now();
-    let passed = selftest::run(cpu.name(), cpu.threads).map_err(|error| {
-        let code = match error {
-            SelfTestError::Differs { .. } => Code::Mismatch,
-            _ => Code::Runtime,
-        };
-        Failure::new(code, error).hint("`blue kat verify` names every difference")
-    })?;
+    let passed = selftest::run(cpu.name(), cpu.threads, progress)?;
     let seconds = begun.elapsed().as_secs_f64();
-    spinner.finish_and_clear();
     let mut models = Vec::new();
     for file in &args.blobs {
         models.push(measure(file, &cpu, progress)?);
@@ -110,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             "machine    {}, {} of memory; {} on {} threads\n\
              self-test  {} known answers of {} files hold ({seconds:.1} s)\n",
             machine.cpu,
-            mib(machine.memory),
+            output::bytes(machine.memory),
             cpu.name(),
             cpu.threads,
             passed.cases,
@@ -197,16 +188,16 @@ impl Measured<'_> {
             "{}  {}\n  disk       {}\n  load       {:.2} s, and the logits are those of the portable kernels\n",
             self.file.display(),
             self.model.commitment(),
-            mib(self.model.blob_len()),
+            output::bytes(self.model.blob_len()),
             self.load_seconds,
         );
         if let Some(memory) = &self.memory {
             text.push_str(&format!(
                 "  memory     {} loaded; {} of keys and values for {} tokens; {} beside, of a whole process\n",
-                mib(memory.loaded),
-                mib(memory.kv),
+                output::bytes(memory.loaded),
+                output::bytes(memory.kv),
                 memory.context,
-                mib(memory.beside().max(0) as u64),
+                output::bytes(memory.beside().max(0) as u64),
             ));
         }
         for case in &self.cases {
@@ -221,8 +212,4 @@ impl Measured<'_> {
         }
         text
     }
-}
-
-fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
 }
