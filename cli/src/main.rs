@@ -23,6 +23,7 @@ mod progress;
 mod reference;
 mod rpc;
 mod selftest;
+mod signals;
 mod sniff;
 mod source_file;
 mod store;

@@ -2,12 +2,12 @@
 
 mod common;
 
+use common::running::Running;
 use common::{blue, error_of, json_of, run, text_of};
 use int_engine::commitment::commitment;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 const BLOB: &[u8] = include_bytes!("../../models/default/blue-tiny.blob");
@@ -34,38 +34,10 @@ fn stocked(dir: &Path) -> PathBuf {
 }
 
 /// `blue blob serve` until it is dropped.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn serve(store: &Path) -> Server {
-    let mut child = blue([
-        "blob",
-        "serve",
-        "--json",
-        "--quiet",
-        "--listen",
-        "127.0.0.1:0",
-        "--store",
-    ])
-    .arg(store)
-    .stdout(Stdio::piped())
-    .spawn()
-    .unwrap();
-    let mut line = String::new();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    out.read_line(&mut line).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let address = told["address"].as_str().unwrap().to_string();
-    Server { child, address }
+fn serve(store: &Path) -> Running {
+    let fixed = ["blob", "serve", "--json", "--quiet", "--listen"];
+    let more = ["127.0.0.1:0", "--store", store.to_str().unwrap()];
+    Running::start(&[&fixed[..], &more].concat())
 }
 
 fn fetch(store: &Path, from: &[&str]) -> Command {
@@ -83,18 +55,18 @@ fn from_a_file_to_another_machine() {
     let store = stocked(dir.path());
     let server = serve(&store);
     let other = dir.path().join("other");
-    let text = text_of(&mut fetch(&other, &[&server.address]));
+    let text = text_of(&mut fetch(&other, &[&server.text("address")]));
     assert!(text.contains("2.0 MiB, fetched"), "{text}");
     let row = text.lines().last().unwrap();
     assert!(
-        row.contains(&server.address) && row.contains("34"),
+        row.contains(&server.text("address")) && row.contains("34"),
         "{text}"
     );
     assert_eq!(
         fs::read(other.join(format!("{}.blob", hex()))).unwrap(),
         BLOB
     );
-    let again = text_of(&mut fetch(&other, &[&server.address]));
+    let again = text_of(&mut fetch(&other, &[&server.text("address")]));
     assert!(again.contains("was there already"), "{again}");
     // A folder is a source too, with what it offers over HTTP.
     let third = dir.path().join("third");
@@ -166,7 +138,7 @@ fn sources_that_offer_other_bytes_end_with_code_3() {
         (&false.into(), &16.into(), &"other_bytes".into())
     );
     // Beside a good source a liar does no harm, and what had come is kept.
-    let told = json_of(fetch(&other, &[liar, &server.address]).arg("--json"));
+    let told = json_of(fetch(&other, &[liar, &server.text("address")]).arg("--json"));
     assert!(told["kept"].as_u64().unwrap() > 0);
     assert_eq!(fs::read(told["file"].as_str().unwrap()).unwrap(), BLOB);
     // A source that is silent about it is another matter.
@@ -305,7 +277,7 @@ fn a_killed_fetch_goes_on() {
     let store = dir.path().join("killed");
     let start = Instant::now();
     assert!(
-        fetch(&store, &[&server.address])
+        fetch(&store, &[&server.text("address")])
             .output()
             .unwrap()
             .status
@@ -319,7 +291,7 @@ fn a_killed_fetch_goes_on() {
             assert!(fs::read(&file).unwrap() == BLOB, "after kill {killed}");
             text_of(blue(["blob", "remove", &name(), "--store"]).arg(&store));
         }
-        let mut child = fetch(&store, &[&server.address]);
+        let mut child = fetch(&store, &[&server.text("address")]);
         let mut child = child.stdout(Stdio::null()).spawn().unwrap();
         std::thread::sleep(whole.mul_f64(f64::from(killed % 20 + 1) / 20.0));
         child.kill().unwrap();
@@ -335,11 +307,20 @@ fn a_killed_fetch_goes_on() {
     }
     println!("{killed} killed, {ended} ended before");
     assert!(
-        fetch(&store, &[&server.address])
+        fetch(&store, &[&server.text("address")])
             .output()
             .unwrap()
             .status
             .success()
     );
     assert_eq!(fs::read(&file).unwrap(), BLOB);
+}
+
+#[test]
+fn a_server_that_is_asked_to_end_as_soon_as_it_is_ready() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = stocked(dir.path());
+    for _ in 0..20 {
+        serve(&store).end();
+    }
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use common::devnet::Running;
+use common::running::Running;
 use common::{blue, error_of};
 use serde_json::{Value, json};
 
@@ -102,4 +102,11 @@ fn people_are_told_and_the_end_is_quiet() {
         .read_to_string(&mut errors)
         .unwrap();
     assert!(!errors.contains("error"), "{errors}");
+}
+
+#[test]
+fn a_chain_that_is_asked_to_end_as_soon_as_it_is_ready() {
+    for _ in 0..20 {
+        Running::devnet(&[]).end();
+    }
 }

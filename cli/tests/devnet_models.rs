@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use alloy_primitives::hex::encode_prefixed as hex;
-use common::devnet::{Running, ask, bytes};
+use common::running::{Running, ask, bytes};
 use common::{blue, json_of, text_of};
 use int_engine::config::{Config, Dims};
 use precompile::registry::Function;

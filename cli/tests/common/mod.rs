@@ -1,7 +1,7 @@
 //! Running the built program.
 #![allow(dead_code, unreachable_pub)]
 
-pub mod devnet;
+pub mod running;
 
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};

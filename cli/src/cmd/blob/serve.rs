@@ -1,6 +1,5 @@
 //! `blue blob serve`: a store over HTTP.
 
-use std::future::Future;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -14,8 +13,8 @@ use tracing_subscriber::EnvFilter;
 
 use super::StoreArg;
 use crate::failure::{Context, Outcome};
-use crate::output;
 use crate::store::failure;
+use crate::{output, signals};
 
 const HELP: &str = "\
 Examples:
@@ -75,6 +74,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let address = listener
             .local_addr()
             .or_runtime("cannot tell the address")?;
+        let asked_to_end = signals::asked_to_end();
         if args.json {
             output::json(&json!({"address": format!("http://{address}"), "blobs": blobs}))?;
         } else {
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         };
         let (end, ended) = tokio::sync::watch::channel(());
         tokio::spawn(async move {
-            asked_to_end().await;
+            asked_to_end.await;
             drop(end);
         });
         let until = |mut ended: tokio::sync::watch::Receiver<()>| async move {
@@ -104,26 +104,4 @@ pub(crate) fn run(args: &Args) -> Outcome {
             () = async { until(ended).await; tokio::time::sleep(Duration::from_secs(3)).await } => Ok(()),
         }
     })
-}
-
-#[cfg(unix)]
-fn asked_to_end() -> impl Future<Output = ()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
-    async move {
-        let [interrupt, terminate] = signals;
-        match (interrupt, terminate) {
-            (Ok(mut a), Ok(mut b)) => {
-                tokio::select! { _ = a.recv() => {}, _ = b.recv() => {} }
-            }
-            _ => std::future::pending().await,
-        }
-    }
-}
-
-#[cfg(not(unix))]
-async fn asked_to_end() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }

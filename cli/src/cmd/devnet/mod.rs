@@ -6,6 +6,7 @@ mod library;
 mod models;
 mod status;
 
+use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::loaded::{RunArgs, parse_threads};
 use crate::progress::Progress;
-use crate::selftest;
+use crate::{selftest, signals};
 
 const HELP: &str = "\
 Examples:
@@ -112,6 +113,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     // Warnings of the libraries; a second subscriber is none.
     let _ = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_max_level(tracing::Level::WARN)
         .try_init();
     let progress = Progress::new(args.json);
@@ -192,6 +194,7 @@ async fn serve(
     })?;
     let resident = Arc::clone(&served.resident);
     tokio::spawn(follow::follow(chain, resident, latest));
+    let asked_to_end = signals::asked_to_end();
     banner::print(args, served, server.address(), metrics)?;
     tokio::select! {
         fault = server.fault() => {
@@ -201,25 +204,9 @@ async fn serve(
             Err(Failure::new(Code::Runtime, said)
                 .hint("the chain is as it was before; put the cause right and start again"))
         }
-        signal = interrupted() => {
-            signal.or_runtime("cannot wait for a signal")?;
+        () = asked_to_end => {
             server.stop().await;
             Ok(())
         }
     }
-}
-
-/// Waits until somebody ends the command.
-async fn interrupted() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            done = tokio::signal::ctrl_c() => done,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
 }

@@ -1,7 +1,7 @@
 //! A program that goes on until the test ends, and its JSON-RPC.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use alloy_primitives::hex;
 use serde_json::{Value, json};
@@ -39,6 +39,18 @@ impl Running {
     /// A text of the first line.
     pub fn text(&self, key: &str) -> String {
         self.first[key].as_str().unwrap().to_owned()
+    }
+
+    /// Ends it as an operator does; it is quiet and succeeds, however soon that is.
+    pub fn end(mut self) {
+        let id = self.child.id().to_string();
+        let kill = Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        assert!(kill.success());
+        let status = self.child.wait().unwrap();
+        let mut said = String::new();
+        let mut stderr = self.child.stderr.take().unwrap();
+        stderr.read_to_string(&mut said).unwrap();
+        assert!(status.success() && said.is_empty(), "{status}: {said}");
     }
 
     /// The result of a request that is answered.
