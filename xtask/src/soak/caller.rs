@@ -1,6 +1,8 @@
 //! One caller: questions, claims, mistakes that it makes on purpose, transactions.
 
-use super::chain::{Node, Question, Questions, agent, ask, hex};
+use super::chain::{Node, Question, Questions};
+use super::rpc::{Client, bytes};
+use alloy_primitives::hex::encode_prefixed as hex;
 use anyhow::{Context, Result, bail, ensure};
 use precompile::word::{Word, ZERO};
 use precompile::{INFERENCE, Refusal, calldata, revert_data};
@@ -55,25 +57,34 @@ impl Kind {
 
 /// Calls with when they began and how long they took.
 #[derive(Default)]
-pub(super) struct Tally(Vec<(Kind, Duration, Duration)>);
+pub(super) struct Tally(pub(super) Vec<(Kind, Duration, Duration)>);
 
 impl Tally {
     pub(super) fn add(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    /// Times of the calls of a kind, ascending.
-    pub(super) fn times(&self, kind: Kind) -> Vec<Duration> {
-        let of_kind = self.0.iter().filter(|(k, ..)| *k == kind);
-        let mut times: Vec<_> = of_kind.map(|(_, _, took)| *took).collect();
+    /// Times of the calls of some kinds, ascending.
+    pub(super) fn times(&self, of: impl Fn(Kind) -> bool) -> Vec<Duration> {
+        let chosen = self.0.iter().filter(|(kind, ..)| of(*kind));
+        let mut times: Vec<_> = chosen.map(|(_, _, took)| *took).collect();
         times.sort();
         times
     }
 
-    /// Calls that began and ended between two times.
-    pub(super) fn within(&self, from: Duration, to: Duration) -> usize {
-        let within = |&&(_, at, took): &&(Kind, Duration, Duration)| at >= from && at + took <= to;
-        self.0.iter().filter(within).count()
+    /// Transactions that began after a time.
+    pub(super) fn transactions_since(&self, from: Duration) -> u64 {
+        let since =
+            |&&(kind, at, _): &&(Kind, Duration, Duration)| kind == Kind::Transaction && at >= from;
+        self.0.iter().filter(since).count() as u64
+    }
+
+    /// Calls that ended between two times, and all others.
+    pub(super) fn ended(&self, from: Duration, to: Duration) -> (usize, usize) {
+        let within =
+            |&&(_, at, took): &&(Kind, Duration, Duration)| (from..to).contains(&(at + took));
+        let within = self.0.iter().filter(within).count();
+        (within, self.0.len() - within)
     }
 
     /// Calls that began before and ended after both.
@@ -84,13 +95,12 @@ impl Tally {
 }
 
 pub(super) struct Caller<'a> {
-    node: &'a Node,
     questions: &'a Questions,
     /// Models that are active.
     served: &'a AtomicU32,
     account: &'a str,
     random: u64,
-    agent: ureq::Agent,
+    client: Client,
 }
 
 impl<'a> Caller<'a> {
@@ -103,12 +113,11 @@ impl<'a> Caller<'a> {
         // The first account sends what the registry is told.
         let account = 1 + seed as usize % (node.accounts.len() - 1);
         Self {
-            node,
             questions,
             served,
             account: &node.accounts[account],
             random: u64::from(seed) + 1,
-            agent: agent(),
+            client: Client::new(&node.url),
         }
     }
 
@@ -136,13 +145,9 @@ impl<'a> Caller<'a> {
         Ok(tally)
     }
 
-    fn ask(&self, method: &str, params: &Value) -> Result<Result<Value, Value>> {
-        ask(&self.agent, &self.node.url, method, params)
-    }
-
     fn call(&self, data: &[u8], gas: u64) -> Result<Result<Value, Value>> {
-        let call = json!({"from": self.account, "to": hex(&INFERENCE), "data": hex(data), "gas": format!("{gas:#x}")});
-        self.ask("eth_call", &json!([call, "latest"]))
+        let call = json!({"from": self.account, "to": hex(INFERENCE), "data": hex(data), "gas": format!("{gas:#x}")});
+        self.client.ask("eth_call", &json!([call, "latest"]))
     }
 
     fn question(&mut self) -> (&'a Word, &'a Question) {
@@ -183,29 +188,24 @@ impl<'a> Caller<'a> {
             Kind::OtherCommitment => {
                 let data = calldata::generate(name, &[1; 32], prompt, *max_new);
                 let error = refused(self.call(&data, GAS)?)?;
-                let expected = hex(&revert_data(Refusal::NotActive));
+                let expected = hex(revert_data(Refusal::NotActive));
                 ensure!(error["data"] == *expected, "{error}");
             }
             Kind::TooLittleGas => {
                 // As many tokens as there is room for, and gas for a few.
                 let data = calldata::generate(name, &ZERO, &prompt[..1], u32::MAX);
-                refused(self.call(&data, 40_000)?)?;
+                let error = refused(self.call(&data, 40_000)?)?;
+                let said = (&error["code"], &error["message"]);
+                ensure!(said == (&json!(-32000), &json!("out of gas")), "{error}");
             }
             Kind::Transaction => {
-                let tx = json!({"from": self.account, "to": hex(&INFERENCE), "data": hex(&generate), "gas": "0xf00000"});
-                let hash = match self.ask("eth_sendTransaction", &json!([tx]))? {
-                    Ok(hash) => hash,
-                    Err(error) => bail!("{error}"),
-                };
-                let receipt = self.ask("eth_getTransactionReceipt", &json!([hash]))?;
-                let status = receipt.map(|receipt| receipt["status"].clone());
-                ensure!(status == Ok(json!("0x1")), "{status:?}");
+                self.client.transact(self.account, &INFERENCE, &generate)?;
             }
             Kind::Query => {
-                let number = self.ask("eth_blockNumber", &json!([]))?;
-                let number = number.map_err(|error| anyhow::anyhow!("{error}"))?;
-                let logs = self.ask("eth_getLogs", &json!([{"fromBlock": number}]))?;
-                ensure!(logs.is_ok_and(|logs| logs.is_array()), "no logs");
+                let number = self.client.must("eth_blockNumber", &json!([]))?;
+                let from = json!([{"fromBlock": number}]);
+                let logs = self.client.must("eth_getLogs", &from)?;
+                ensure!(logs.is_array(), "no logs: {logs}");
             }
         }
         Ok(())
@@ -213,13 +213,7 @@ impl<'a> Caller<'a> {
 }
 
 fn right(said: Result<Value, Value>) -> Result<Vec<u8>> {
-    let value = said.map_err(|error| anyhow::anyhow!("{error}"))?;
-    let digits = value.as_str().and_then(|text| text.strip_prefix("0x"));
-    let digits = digits.context("not hexadecimal")?;
-    let pairs = digits.as_bytes().chunks_exact(2);
-    pairs
-        .map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?))
-        .collect()
+    bytes(&said.map_err(|error| anyhow::anyhow!("{error}"))?)
 }
 
 fn refused(said: Result<Value, Value>) -> Result<Value> {

@@ -3,6 +3,7 @@
 #[path = "../../../int-engine/tests/sample/mod.rs"]
 mod sample;
 
+use super::rpc::Client;
 use anyhow::{Context, Result, bail, ensure};
 use int_engine::commitment::{Commitment, Tree};
 use int_engine::config::{Config, Dims};
@@ -12,7 +13,7 @@ use int_engine::model::Model;
 use precompile::registry::Function;
 use precompile::word::Word;
 use precompile::{REGISTRY, calldata};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -131,11 +132,6 @@ impl Drop for Node {
     }
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-    format!("0x{digits}")
-}
-
 impl Node {
     /// The first two blobs are active; the third can be fetched.
     pub(super) fn start(blue: &Path, folder: &Path, blobs: &[Blob]) -> Result<Self> {
@@ -202,23 +198,9 @@ impl Node {
         super::resident(self.child.id())
     }
 
+    /// The first account sends what the registry is told.
     fn send(&self, data: &[u8]) -> Result<()> {
-        let agent = agent();
-        let tx = json!({"from": self.accounts[0], "to": hex(&REGISTRY), "data": hex(data), "gas": "0xf00000"});
-        let hash = ask(&agent, &self.url, "eth_sendTransaction", &json!([tx]))?
-            .map_err(|error| anyhow::anyhow!("{error}"))?;
-        let receipt = ask(
-            &agent,
-            &self.url,
-            "eth_getTransactionReceipt",
-            &json!([hash]),
-        )?;
-        let status = receipt.map(|receipt| receipt["status"].clone());
-        ensure!(
-            status == Ok(json!("0x1")),
-            "the registry refuses: {status:?}"
-        );
-        Ok(())
+        Client::new(&self.url).transact(&self.accounts[0], &REGISTRY, data)
     }
 
     pub(super) fn propose(&self, blob: &Blob) -> Result<()> {
@@ -238,7 +220,14 @@ impl Node {
 
     pub(super) fn is_ready(&self, blob: &Blob) -> Result<bool> {
         let url = self.metrics.replace("/metrics", "/ready");
-        let text = agent().get(&url).call()?.into_body().read_to_string()?;
+        let text = ureq::get(&url)
+            .config()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(60)))
+            .build()
+            .call()?
+            .into_body()
+            .read_to_string()?;
         let said: Value = serde_json::from_str(&text)?;
         let models = said["models"].as_array().context("models")?;
         let commitment = blob.commitment.to_string();
@@ -247,33 +236,4 @@ impl Node {
             .find(|model| model["commitment"] == *commitment);
         Ok(found.is_some_and(|model| model["ready"] == true))
     }
-}
-
-/// A connection of one caller.
-pub(super) fn agent() -> ureq::Agent {
-    let config = ureq::Agent::config_builder().http_status_as_error(false);
-    config
-        .timeout_global(Some(Duration::from_secs(60)))
-        .build()
-        .into()
-}
-
-/// One request; the inner error is the node's.
-pub(super) fn ask(
-    agent: &ureq::Agent,
-    url: &str,
-    method: &str,
-    params: &Value,
-) -> Result<Result<Value, Value>> {
-    let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let answer = agent
-        .post(url)
-        .header("content-type", "application/json")
-        .send(request.to_string())?;
-    let text = answer.into_body().read_to_string()?;
-    let mut said: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
-    Ok(match said.get_mut("error") {
-        Some(error) => Err(error.take()),
-        None => Ok(said["result"].take()),
-    })
 }
