@@ -8,8 +8,13 @@
 #[path = "../../tests/suite/common/random_blob.rs"]
 mod random_blob;
 
+#[allow(dead_code)]
+#[path = "../../node/src/store/layout.rs"]
+mod layout;
+
 use arbitrary::Unstructured;
 use int_engine::blob::{Header, LoadError, Loader};
+use int_engine::commitment::{Hasher, Tree, chunk_count};
 use int_engine::engine::{CpuEngine, Engine};
 use int_engine::kernels::Kernels;
 use int_engine::model::Model;
@@ -193,6 +198,31 @@ fn steps(model: Model, reference: &int_reference::Model) {
     }
 }
 
+/// What a node knows of any bytes before it has read them: their tree from leaves that somebody sent, their chunks, the
+/// length that they state, which is any number.
+fn store(bytes: &[u8]) {
+    let len = bytes.len() as u64;
+    let mut hasher = Hasher::new();
+    hasher.update(bytes);
+    let tree = hasher.finish();
+    assert_eq!(tree.commitment().0, int_reference::commitment(bytes));
+    let leaves = tree.leaves().to_vec();
+    assert_eq!(Tree::from_leaves(len, leaves.clone()), Some(tree));
+    let chunks = (0..chunk_count(len)).map(|i| layout::chunk_range(len, i).expect("a chunk"));
+    let end = chunks.fold(0, |end, chunk| {
+        assert_eq!(chunk.start, end);
+        chunk.end
+    });
+    assert_eq!(end, len);
+    assert_eq!(layout::chunk_range(len, chunk_count(len)), None);
+    if let Some(stated) = layout::stated_len(bytes) {
+        let tree = Tree::from_leaves(stated, leaves.clone());
+        assert_eq!(tree.is_some(), chunk_count(stated) == leaves.len() as u64);
+        let last = layout::chunk_range(stated, chunk_count(stated).saturating_sub(1));
+        assert_eq!(last.map(|chunk| chunk.end), Some(stated));
+    }
+}
+
 fuzz_target!(|input: &[u8]| {
     let Some((&kind, rest)) = input.split_first() else {
         return;
@@ -204,6 +234,7 @@ fuzz_target!(|input: &[u8]| {
             Err(_) => return,
         },
     };
+    store(&bytes);
     let lengths = [kind, bytes.last().copied().unwrap_or(0), 63];
     let whole = Model::from_bytes(&bytes);
     let streamed = stream(&bytes, &lengths);
@@ -219,6 +250,7 @@ fuzz_target!(|input: &[u8]| {
                 &bytes[..header.prefix_len() as usize]
             );
             assert_eq!(model.commitment().0, int_reference::commitment(&bytes));
+            assert_eq!(layout::stated_len(&bytes), Some(bytes.len() as u64));
             assert_eq!(model.metadata(), reference.metadata());
             if bytes.len() < LONG {
                 steps(model, &reference);
