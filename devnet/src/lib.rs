@@ -1,8 +1,9 @@
 //! A local chain with the precompiles, for contracts and tools: blocks, state and Ethereum's JSON-RPC.
 //!
 //! [`Chain`] knows no network and no clock: it takes transactions, seals blocks at the time that it is told, imports blocks
-//! of others, and answers for what there is. State and receipts roots are Ethereum's. It asks its fault latch before every
-//! verdict: a machine that cannot finish an execution seals and imports nothing ([`Error::Fault`]). Calls run on models and
+//! of others, and answers for what there is. State and receipts roots are Ethereum's, the rules Osaka's but for the system
+//! calls at a block's begin (EIP-2935, EIP-4788), which are not made. It asks its fault latch before every
+//! verdict: a machine that cannot finish an execution or keep a block seals and imports nothing ([`Error::Fault`]). Calls run on models and
 //! a latch of their own. [`database`] keeps a chain in memory or in a file, [`rpc`] serves it.
 //!
 //! ```

@@ -24,6 +24,9 @@ use crate::loaded::{RunArgs, parse_threads};
 use crate::progress::Progress;
 use crate::{selftest, signals};
 
+/// How long requests may take to end when the command does.
+const GRACE: Duration = Duration::from_secs(2);
+
 const HELP: &str = "\
 Examples:
   blue devnet
@@ -45,8 +48,11 @@ A model that the registry adopts later is fetched from --from into --store, or t
 be activated. --metrics serves /metrics in the form of Prometheus, and /ready. --selftest verifies the known answers of
 the specification before the chain begins.
 
-When this machine cannot finish an execution (a blob is missing or memory runs out), nothing is sealed, clients are told
-why, and the command ends with exit code 1.
+Blocks follow Ethereum's Osaka rules but for the system calls at a block's begin: the contracts of EIP-2935 (hashes of
+blocks) and EIP-4788 (beacon roots) are not there. Whoever reaches --host sends from the ten accounts.
+
+When this machine cannot finish an execution or keep a block (a blob is missing, memory or the disk runs out), nothing is
+sealed, clients are told why, and the command ends with exit code 1.
 --json prints one line when the chain is ready: url, chain_id, registry, inference, accounts (address, key) and models
 (text, name, version, commitment).";
 
@@ -157,7 +163,16 @@ pub(crate) fn run(args: Args) -> Outcome {
         .enable_all()
         .build()
         .or_runtime("cannot start the server's threads")?;
-    runtime.block_on(serve(&args, &served, chain, options, recorder, progress))
+    let ended = runtime.block_on(serve(&args, &served, chain, options, recorder, progress));
+    // A call that still computes is let go of; the file is whole at any moment.
+    runtime.shutdown_timeout(GRACE);
+    ended
+}
+
+/// Ends the server, whatever it still computes.
+async fn stop(server: Server) {
+    // Too late is well enough: the process ends.
+    let _ = tokio::time::timeout(GRACE, server.stop()).await;
 }
 
 fn verify_answers(args: &Args, progress: Progress) -> Outcome {
@@ -196,16 +211,20 @@ async fn serve(
     tokio::spawn(follow::follow(chain, resident, latest));
     let asked_to_end = signals::asked_to_end();
     banner::print(args, served, server.address(), metrics)?;
+    if !args.host.is_loopback() {
+        let host = args.host;
+        tracing::warn!(%host, "the ten accounts are unlocked: whoever reaches this address sends from them");
+    }
     tokio::select! {
         fault = server.fault() => {
-            progress.note("stopping: this machine cannot finish an execution; no block was sealed");
-            server.stop().await;
+            progress.note("stopping: this machine cannot finish a block; none was sealed");
+            stop(server).await;
             let said = anyhow::Error::new(fault).context("the chain stands still");
             Err(Failure::new(Code::Runtime, said)
                 .hint("the chain is as it was before; put the cause right and start again"))
         }
         () = asked_to_end => {
-            server.stop().await;
+            stop(server).await;
             Ok(())
         }
     }
