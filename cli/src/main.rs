@@ -76,8 +76,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // A panic is a defect of this program, never of its input: one line, no backtrace.
+    // A panic is a defect of this program, never of its input: one line, no backtrace. Those that become errors of a
+    // database's file are told as such.
     std::panic::set_hook(Box::new(|info| {
+        if blue_devnet::database::is_guarded() {
+            return;
+        }
         let _ = writeln!(
             io::stderr(),
             "error: internal error: {info}\nhint: this is a defect in blue; please report the command and its input"

@@ -1,8 +1,9 @@
 //! A block with what its execution said.
 
+use alloy_consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
 use alloy_consensus::transaction::Recovered;
-use alloy_consensus::{BlockBody, Header, ReceiptEnvelope, Transaction, TxEnvelope};
-use alloy_primitives::{Address, B256, Log, TxKind};
+use alloy_consensus::{BlockBody, Header, ReceiptEnvelope, Transaction, TxEnvelope, TxReceipt};
+use alloy_primitives::{Address, B256, Bloom, Log, TxKind};
 use alloy_rlp::Encodable;
 
 /// A signed transaction with its sender.
@@ -31,6 +32,28 @@ impl Block {
             transactions,
             receipts,
         }
+    }
+
+    /// The roots over transactions and receipts, and what all events leave in the bloom filter.
+    pub(crate) fn roots(transactions: &[SentTx], receipts: &[Receipt]) -> (B256, B256, Bloom) {
+        let inner: Vec<_> = transactions.iter().map(|tx| tx.inner()).collect();
+        let join = |bloom: Bloom, receipt: &Receipt| bloom | receipt.bloom();
+        (
+            calculate_transaction_root(&inner),
+            calculate_receipt_root(receipts),
+            receipts.iter().fold(Bloom::ZERO, join),
+        )
+    }
+
+    /// Whether transactions and receipts are those that the header names.
+    pub(crate) fn fits(&self) -> bool {
+        let header = &self.header;
+        let named = (
+            header.transactions_root,
+            header.receipts_root,
+            header.logs_bloom,
+        );
+        Self::roots(&self.transactions, &self.receipts) == named
     }
 
     /// The block as it is encoded for others.

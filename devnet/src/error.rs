@@ -12,6 +12,9 @@ pub enum Error {
     /// is put right.
     #[error("this node stands still: {0}")]
     Fault(Fault),
+    /// This machine could not finish a call. The chain goes on.
+    #[error("this node cannot execute the call: {0}")]
+    CallFault(Fault),
     /// The database.
     #[error(transparent)]
     Database(#[from] DatabaseError),

@@ -65,7 +65,7 @@ impl Chain {
     /// Executes a call on the state of a block, with at most `most` gas. A fault is this call's alone: blocks go on.
     ///
     /// # Errors
-    /// [`Error::Fault`], or [`Error::Transaction`] when the caller could not send it.
+    /// [`Error::CallFault`], or [`Error::Transaction`] when the caller could not send it.
     pub fn call(
         &self,
         snapshot: &Snapshot,
@@ -127,14 +127,14 @@ impl Chain {
             hashes: &|number| self.block_hash(number),
         };
         let done = transact(view, self.chain_id, &header, &engines, tx, Kind::Call);
-        latch.check().map_err(Error::Fault)?;
+        latch.check().map_err(Error::CallFault)?;
         done.map_err(|error| match error {
             EVMError::Transaction(InvalidTransaction::LackOfFundForMaxFee { .. }) => {
                 let address = request.from;
                 Error::Transaction(BadTransaction::Funds { address })
             }
             EVMError::Transaction(reason) => invalid(reason.to_string()),
-            EVMError::Database(error) => Error::Fault(Fault::State(error.to_string())),
+            EVMError::Database(error) => Error::CallFault(Fault::State(error.to_string())),
             error => Error::Evm(error.to_string()),
         })
     }

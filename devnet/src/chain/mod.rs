@@ -2,12 +2,13 @@
 
 mod call;
 mod import;
+mod resume;
 mod seal;
 
 pub use call::{CallAt, Request};
 
 use crate::block::{Block, SentTx};
-use crate::database::{Database, DatabaseError, Stored, WINDOW};
+use crate::database::{Database, WINDOW};
 use crate::error::{BadTransaction, Error};
 use crate::execute::TX_GAS;
 use crate::genesis::Genesis;
@@ -71,7 +72,7 @@ impl Chain {
         let (block, state) = config.genesis.build()?;
         let chain_id = config.genesis.chain_id;
         let recent = match config.database.load()? {
-            Some(stored) => resume(&*config.database, stored, chain_id, &block)?,
+            Some(stored) => resume::resume(&*config.database, stored, chain_id, &block, &state)?,
             None => {
                 let block = Arc::new(block);
                 config
@@ -296,41 +297,4 @@ impl Chain {
 fn recover(tx: TxEnvelope) -> Result<SentTx, BadTransaction> {
     let signer = tx.recover_signer().map_err(|_| BadTransaction::Signature)?;
     Ok(SentTx::new_unchecked(tx, signer))
-}
-
-/// The newest blocks of a database with their states.
-fn resume(
-    database: &dyn Database,
-    stored: Stored,
-    chain_id: u64,
-    genesis: &Block,
-) -> Result<VecDeque<Arc<Snapshot>>, Error> {
-    let of = |id: u64, hash: &B256| format!("chain {id} with genesis {hash}");
-    if (stored.chain_id, stored.genesis) != (chain_id, genesis.hash) {
-        return Err(Error::Database(DatabaseError::OtherChain {
-            expected: of(chain_id, &genesis.hash),
-            found: of(stored.chain_id, &stored.genesis),
-        }));
-    }
-    let damaged = |what: String| Error::Database(DatabaseError::Damaged(what));
-    let head = stored.head.header.number;
-    let older = (stored.states.len() as u64).checked_sub(1);
-    let older = older.ok_or_else(|| damaged("no state".into()))?;
-    let first = head.checked_sub(older);
-    let first = first.ok_or_else(|| damaged("more states than blocks".into()))?;
-    let mut recent = VecDeque::new();
-    for (number, state) in (first..).zip(stored.states) {
-        let block = database.block(number)?;
-        let block = block.ok_or_else(|| damaged(format!("block {number} is missing")))?;
-        // What one block did wrongly would show in the oldest state as well.
-        if number == first || number == head {
-            let (found, expected) = (state.root(), block.header.state_root);
-            if found != expected {
-                let said = format!("the state of block {number} has root {found}, not {expected}");
-                return Err(damaged(said));
-            }
-        }
-        recent.push_back(Arc::new(Snapshot { block, state }));
-    }
-    Ok(recent)
 }

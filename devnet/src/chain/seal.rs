@@ -6,12 +6,11 @@ use crate::database::WINDOW;
 use crate::error::{BadTransaction, Error};
 use crate::execute::{Engines, Kind, transact, tx_env};
 use crate::state::{Change, Pending, State, View};
-use alloy_consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
 use alloy_consensus::{EMPTY_OMMER_ROOT_HASH, EMPTY_ROOT_HASH, Header, TxType, Typed2718};
-use alloy_consensus::{Eip658Value, Transaction, TxReceipt};
+use alloy_consensus::{Eip658Value, Transaction};
 use alloy_eips::eip1559::BaseFeeParams;
 use alloy_eips::eip7685::EMPTY_REQUESTS_HASH;
-use alloy_primitives::{B256, Bloom, keccak256};
+use alloy_primitives::{B256, keccak256};
 use revm::context::result::EVMError;
 use std::sync::{Arc, PoisonError};
 
@@ -124,11 +123,11 @@ impl Chain {
         }
         let (state, changes) = pending.settle();
         header.state_root = state.root();
-        header.receipts_root = calculate_receipt_root(&receipts);
-        let inner: Vec<_> = transactions.iter().map(|tx: &SentTx| tx.inner()).collect();
-        header.transactions_root = calculate_transaction_root(&inner);
-        let join = |bloom: Bloom, receipt: &Receipt| bloom | receipt.bloom();
-        header.logs_bloom = receipts.iter().fold(Bloom::ZERO, join);
+        (
+            header.transactions_root,
+            header.receipts_root,
+            header.logs_bloom,
+        ) = Block::roots(&transactions, &receipts);
         Ok(Executed {
             block: Block::new(header, transactions, receipts),
             state,

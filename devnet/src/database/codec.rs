@@ -3,6 +3,7 @@
 use crate::block::{Block, Receipt, SentTx};
 use crate::state::{Account, Change, Undo};
 use alloy_consensus::TxEnvelope;
+use alloy_consensus::transaction::SignerRecoverable;
 use alloy_eips::eip2718::{Decodable2718, Encodable2718};
 use alloy_primitives::{Address, B256, Bytes, KECCAK256_EMPTY, U256};
 use alloy_rlp::{Decodable, Encodable};
@@ -35,6 +36,8 @@ pub(super) fn block_bytes(block: &Block) -> Vec<u8> {
     ])
 }
 
+/// The block whose body, senders and receipts are those that its header names; whether the header is the right one, its hash
+/// tells.
 pub(super) fn block(all: &[u8]) -> Option<Block> {
     let parts: [Bytes; 3] = item::<Vec<Bytes>>(all)?.try_into().ok()?;
     let block: alloy_consensus::Block<TxEnvelope> = item(&parts[0])?;
@@ -44,11 +47,16 @@ pub(super) fn block(all: &[u8]) -> Option<Block> {
     if transactions.len() != senders.len() || transactions.len() != receipts.len() {
         return None;
     }
-    let sent = |(tx, sender)| SentTx::new_unchecked(tx, sender);
-    let transactions = transactions.into_iter().zip(senders).map(sent).collect();
+    let sent = |(tx, sender): (TxEnvelope, Address)| {
+        let signer = tx.recover_signer().ok()?;
+        (signer == sender).then(|| SentTx::new_unchecked(tx, sender))
+    };
+    let transactions = transactions.into_iter().zip(senders).map(sent);
+    let transactions = transactions.collect::<Option<_>>()?;
     let receipt = |bytes: &Bytes| Receipt::decode_2718(&mut &bytes[..]).ok();
     let receipts = receipts.iter().map(receipt).collect::<Option<_>>()?;
-    Some(Block::new(block.header, transactions, receipts))
+    let block = Block::new(block.header, transactions, receipts);
+    block.fits().then_some(block)
 }
 
 /// An account as the state's trie holds it.
@@ -110,4 +118,89 @@ pub(super) fn undo(bytes: &[u8], codes: &Codes) -> Option<Vec<Undo>> {
         })
     };
     each.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounts::DevAccount;
+    use alloy_consensus::{Header, SignableTransaction, TxEip1559, TxLegacy};
+    use alloy_primitives::{Log, TxKind};
+
+    /// A transaction with each of two encodings, an event in the receipts.
+    fn sample() -> Block {
+        let accounts = DevAccount::all();
+        let one = TxEip1559 {
+            chain_id: 7,
+            gas_limit: 50_000,
+            max_fee_per_gas: 9,
+            to: TxKind::Call(accounts[2].address),
+            input: vec![1, 2, 3].into(),
+            ..TxEip1559::default()
+        };
+        let two = TxLegacy {
+            chain_id: Some(7),
+            gas_price: 8,
+            gas_limit: 21_000,
+            ..TxLegacy::default()
+        };
+        let signatures = [
+            accounts[0].sign(&one.signature_hash()).unwrap(),
+            accounts[1].sign(&two.signature_hash()).unwrap(),
+        ];
+        let sent: [TxEnvelope; 2] = [
+            one.into_signed(signatures[0]).into(),
+            two.into_signed(signatures[1]).into(),
+        ];
+        let of = |i: usize| SentTx::new_unchecked(sent[i].clone(), accounts[i].address);
+        let receipt = |cumulative_gas_used, logs| alloy_consensus::Receipt {
+            status: true.into(),
+            cumulative_gas_used,
+            logs,
+        };
+        let log = Log::new_unchecked(
+            accounts[3].address,
+            vec![B256::repeat_byte(5)],
+            vec![7; 3].into(),
+        );
+        let receipts = vec![
+            Receipt::Eip1559(receipt(30_000, vec![log]).with_bloom()),
+            Receipt::Legacy(receipt(51_000, vec![]).with_bloom()),
+        ];
+        let transactions = vec![of(0), of(1)];
+        let mut header = Header {
+            number: 3,
+            gas_used: 51_000,
+            ..Header::default()
+        };
+        (
+            header.transactions_root,
+            header.receipts_root,
+            header.logs_bloom,
+        ) = Block::roots(&transactions, &receipts);
+        Block::new(header, transactions, receipts)
+    }
+
+    /// Whatever bit changes: it is no block, or one with another hash, or it meant nothing.
+    #[test]
+    fn every_bit_of_a_block() {
+        let whole = sample();
+        let bytes = block_bytes(&whole);
+        assert_eq!(block(&bytes).as_ref(), Some(&whole));
+        let (mut refused, mut others) = (0, 0);
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            match block(&changed) {
+                None => refused += 1,
+                Some(found) if found.hash != whole.hash => others += 1,
+                Some(found) => assert_eq!(found, whole, "bit {bit}"),
+            }
+        }
+        // The header is more than half a kilobyte; what hangs from its roots cannot change.
+        assert!(others > 1000 && refused > 3000, "{others} {refused}");
+        for len in 0..bytes.len() {
+            assert_eq!(block(&bytes[..len]), None);
+        }
+    }
 }

@@ -1,13 +1,13 @@
 //! A database in one file. A block is one transaction of the file, on the disk before it is told of.
 
 use super::codec::{self, Codes};
+use super::guard::guarded;
 use super::{Database, DatabaseError, Stored, WINDOW};
 use crate::block::Block;
 use crate::state::{Account, Change, State, Undo};
 use alloy_primitives::{B256, Bytes, KECCAK256_EMPTY, U256};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,20 +44,35 @@ pub struct DiskDatabase {
 impl DiskDatabase {
     /// Opens a file, or makes it.
     ///
+    /// All of it is read and its checksums compared.
+    ///
     /// # Errors
-    /// When it cannot be opened, is another program's, or is open already.
+    /// When it cannot be opened, is another program's, has changed ([`DatabaseError::Damaged`]), or is open already
+    /// ([`DatabaseError::InUse`]).
     pub fn open(path: &Path) -> Result<Self, DatabaseError> {
-        let file = guarded(path, || {
+        use redb::{DatabaseError as Refused, StorageError::Corrupted};
+        let name = path.display();
+        let refused = |error: Refused| match error {
+            Refused::DatabaseAlreadyOpen => DatabaseError::InUse(name.to_string()),
+            Refused::Storage(Corrupted(what)) => DatabaseError::Damaged(format!("{name}: {what}")),
+            error => DatabaseError::Failed(format!("{name} cannot be opened: {error}")),
+        };
+        let created = guarded(path, || {
             redb::Builder::new().set_cache_size(CACHE).create(path)
         })?;
-        let file = file.map_err(|error| {
-            let said = format!("{} cannot be opened: {error}", path.display());
-            DatabaseError::Failed(said)
-        })?;
-        Ok(Self {
-            file: Some(file),
+        // Before the check, so that a file which breaks it is closed as every other.
+        let mut opened = Self {
+            file: Some(created.map_err(refused)?),
             path: path.to_owned(),
-        })
+        };
+        let checked = guarded(path, || match &mut opened.file {
+            Some(file) => file.check_integrity(),
+            None => Ok(false),
+        })?;
+        match checked.map_err(refused)? {
+            true => Ok(opened),
+            false => Err(opened.damaged("it has changed on the disk")),
+        }
     }
 
     fn file(&self) -> Result<&redb::Database, redb::Error> {
@@ -197,15 +212,6 @@ impl DiskDatabase {
     }
 }
 
-/// Does something with the file. The library asserts what holds of the files that it wrote: a damaged one, a truncated one
-/// for instance, may break an assertion.
-fn guarded<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, DatabaseError> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
-        let said = format!("{} is not as its library has written it", path.display());
-        DatabaseError::Damaged(said)
-    })
-}
-
 impl Drop for DiskDatabase {
     fn drop(&mut self) {
         // Closing writes what it has learned of the file; what cannot be written is found out again.
@@ -244,6 +250,9 @@ impl Database for DiskDatabase {
             .ok_or_else(|| missing("newest block"))?;
         let genesis = self.block(0)?.ok_or_else(|| missing("block 0"))?;
         let head = self.block(number)?.ok_or_else(|| missing("newest block"))?;
+        if self.block(number.saturating_add(1))?.is_some() {
+            return Err(self.damaged(format!("a block after {number}, the newest")));
+        }
         let codes = self.codes()?;
         let mut state = self.state(&codes)?;
         let mut states = vec![state.clone()];
@@ -254,7 +263,7 @@ impl Database for DiskDatabase {
         states.reverse();
         Ok(Some(Stored {
             chain_id,
-            genesis: genesis.hash,
+            genesis,
             head,
             states,
         }))
@@ -278,6 +287,14 @@ impl Database for DiskDatabase {
         let Some(bytes) = bytes else { return Ok(None) };
         let block = codec::block(&bytes);
         let block = block.ok_or_else(|| self.damaged(format!("block {number}")))?;
+        let parent = number.checked_sub(1);
+        let parent_hash = block.header.parent_hash;
+        if block.header.number != number
+            || self.number(&block.hash)? != Some(number)
+            || parent.is_some() && self.number(&parent_hash)? != parent
+        {
+            return Err(self.damaged(format!("block {number} is another one than was written")));
+        }
         Ok(Some(Arc::new(block)))
     }
 

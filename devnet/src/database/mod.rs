@@ -2,9 +2,11 @@
 
 mod codec;
 mod disk;
+mod guard;
 mod memory;
 
 pub use disk::DiskDatabase;
+pub use guard::is_guarded;
 pub use memory::MemoryDatabase;
 
 use crate::block::Block;
@@ -21,18 +23,20 @@ pub enum DatabaseError {
     /// Reading or writing failed.
     #[error("the database: {0}")]
     Failed(String),
+    /// Somebody else has the file open.
+    #[error("the database {0} is in use by another process: end that one, or name another file")]
+    InUse(String),
     /// It holds something that it never writes.
     #[error("the database is damaged: {0}")]
     Damaged(String),
     /// It belongs to another chain.
     #[error(
-        "the database is of {found}, this chain is {expected}: name another file, or the settings it was made with"
+        "the database is of another chain, with {}: name another file, or the settings it was made with",
+        .differences.join("; ")
     )]
     OtherChain {
-        /// What was asked for.
-        expected: String,
-        /// What it holds.
-        found: String,
+        /// Settings with the value of the database and the one that was asked for, at least one.
+        differences: Vec<String>,
     },
 }
 
@@ -41,8 +45,8 @@ pub enum DatabaseError {
 pub struct Stored {
     /// The chain's id.
     pub chain_id: u64,
-    /// Hash of block 0.
-    pub genesis: B256,
+    /// Block 0.
+    pub genesis: Arc<Block>,
     /// The newest block.
     pub head: Arc<Block>,
     /// States after the newest blocks, the newest last, at most [`WINDOW`] and one.
@@ -71,7 +75,7 @@ pub trait Database: Send + Sync {
     /// A block by number.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it cannot be read, or is not as it was appended.
     fn block(&self, number: u64) -> Result<Option<Arc<Block>>, DatabaseError>;
 
     /// The number of a block by its hash.

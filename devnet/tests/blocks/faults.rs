@@ -87,7 +87,11 @@ fn a_fault_of_a_call_stays_with_the_call() {
         ..Request::default()
     };
     let call = || chain.call(&chain.head(), CallAt::Same, &request, 1_000_000);
-    assert!(matches!(call(), Err(Error::Fault(Fault::Missing { .. }))));
+    let error = call().unwrap_err();
+    assert!(matches!(error, Error::CallFault(Fault::Missing { .. })));
+    assert!(!error.to_string().contains("stands still"), "{error}");
+    let estimate = chain.estimate(&chain.head(), CallAt::Same, &request);
+    assert!(matches!(estimate, Err(Error::CallFault(_))));
     assert_eq!(chain.fault(), None);
     plugged.store(true, Ordering::Relaxed);
     assert!(call().unwrap().is_success());

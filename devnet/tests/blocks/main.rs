@@ -6,9 +6,11 @@ mod common;
 mod flaky;
 
 mod contracts;
+mod damage;
 mod disk;
 mod faults;
 mod mix;
 mod node;
 mod random;
+mod rules;
 mod verdicts;

@@ -156,7 +156,7 @@ impl Database for Stateless {
         let head = chain(&self.0, none()).head().block.clone();
         Ok(Some(Stored {
             chain_id: self.0.chain_id,
-            genesis: head.hash,
+            genesis: head.clone(),
             head,
             states: vec![],
         }))
