@@ -28,6 +28,12 @@ sol! {
         function ask(uint32[] calldata prompt, uint32 maxNewTokens) external view returns (uint32[] memory);
     }
 
+    /// What the contract in `precompile/solidity/README.md` reverts with, beside `TooLittleGas`.
+    interface ViewReverts {
+        error ModelChanged();
+        error Refusal(uint16 number);
+    }
+
     /// What the precompiles and the example contracts revert with, and Solidity itself.
     interface Reverts {
         error Refused(uint16 number);
@@ -76,6 +82,11 @@ pub(crate) fn ask(prompt: &[u32], max_new: u32) -> Vec<u8> {
     .abi_encode()
 }
 
+/// The ids that an `ask` returns which is a view.
+pub(crate) fn viewed(output: &[u8]) -> Option<Vec<u32>> {
+    View::askCall::abi_decode_returns_validate(output).ok()
+}
+
 /// The one word that a getter returns.
 pub(crate) fn word(output: &[u8]) -> Option<B256> {
     (output.len() == 32).then(|| B256::from_slice(output))
@@ -98,6 +109,16 @@ impl Reverted {
         };
         if data.is_empty() {
             return unknown("reverted without a reason".into());
+        }
+        if let Ok(error) = ViewReverts::ViewRevertsErrors::abi_decode_validate(data) {
+            return match error {
+                ViewReverts::ViewRevertsErrors::Refusal(e) => {
+                    Self::refused(e.number, "the contract says Refusal: ")
+                }
+                ViewReverts::ViewRevertsErrors::ModelChanged(_) => unknown(
+                    "the contract says ModelChanged: the model that it asks is not active".into(),
+                ),
+            };
         }
         let Ok(error) = Reverts::RevertsErrors::abi_decode_validate(data) else {
             let shown = hex::encode_prefixed(&data[..data.len().min(68)]);
@@ -122,6 +143,20 @@ impl Reverted {
             E::Error(e) => return unknown(format!("reverted: {}", crate::rpc::shown(&e.message))),
             E::Panic(e) => return unknown(format!("reverted with Panic({})", e.code)),
         };
+        Self::refused(number, by)
+    }
+
+    /// One line of JSON: the refusal (its number and name, or null), the reason, and the data.
+    pub(crate) fn json(&self, data: &[u8]) -> serde_json::Value {
+        let refusal = |r: Refusal| serde_json::json!({"number": r.number(), "name": r.name()});
+        serde_json::json!({
+            "refused": self.refusal.map(refusal),
+            "reason": self.said,
+            "data": hex::encode_prefixed(data),
+        })
+    }
+
+    fn refused(number: u16, by: &str) -> Self {
         let refusal = Refusal::of_number(number);
         let said = match refusal {
             Some(refusal) => format!(
@@ -226,6 +261,10 @@ mod tests {
         let reverted = Reverted::of(&changed);
         assert_eq!(reverted.refusal, Some(Refusal::NoActiveModel));
         assert!(reverted.said.contains("ModelChanged"));
+        let view = ViewReverts::Refusal { number: 11 }.abi_encode();
+        let reverted = Reverted::of(&view);
+        assert_eq!(reverted.refusal, Some(Refusal::TokenOutOfRange));
+        assert!(reverted.said.contains("Refusal: refused with number 11"));
         for (data, named) in [
             (vec![], "without a reason"),
             (vec![1, 2, 3], "0x010203"),
@@ -233,6 +272,7 @@ mod tests {
             (refused[..35].to_vec(), "reverted with"),
             (Reverts::Refused { number: 999 }.abi_encode(), "999"),
             (Reverts::NoInference {}.abi_encode(), "NoInference"),
+            (ViewReverts::ModelChanged {}.abi_encode(), "not active"),
             (
                 Reverts::Error {
                     message: "no\u{1b}[2J".into(),

@@ -73,15 +73,17 @@ pub(crate) struct Prompt {
 }
 
 impl Prompt {
-    /// Finds the model and encodes the prompt.
+    /// Finds the model and encodes the prompt. With `json` a refusal of the chain is printed as a result.
     ///
     /// # Errors
-    /// Text without the model's tokenizer, and a tokenizer that `--blob` names and that is another one.
+    /// Text without the model's tokenizer: why the chain refuses every prompt, where it does; and a tokenizer that `--blob`
+    /// names and that is another one.
     pub(crate) fn new(
         client: &Client,
         asked: Asked,
         block: u64,
         args: &PromptArgs,
+        json: bool,
     ) -> Outcome<Self> {
         let commitment = if asked.pinned == B256::ZERO {
             active(client, asked.name, block)?
@@ -89,19 +91,15 @@ impl Prompt {
             asked.pinned
         };
         let digest = tokenizer_digest(client, commitment, block)?;
+        if args.tokens.is_none() && !embedded_or_named(args, digest) {
+            refusal(client, asked, block, json)?;
+        }
         let tokenizer = tokenizer(args, digest)?;
-        let ids =
-            match (&args.tokens, &args.prompt, &tokenizer) {
-                (Some(list), _, _) => list.0.clone(),
-                (None, Some(text), Some(tokenizer)) => ids::encode(tokenizer, text)?,
-                (None, _, _) => return Err(Failure::input(format!(
-                    "the chain has no record of a tokenizer for the model of {}",
-                    output::hex(asked.name.as_slice())
-                ))
-                .hint(
-                    "give ids with --tokens, or another name: `blue chain name TEXT` prints one",
-                )),
-            };
+        let ids = match (&args.tokens, &args.prompt, &tokenizer) {
+            (Some(list), _, _) => list.0.clone(),
+            (None, Some(text), Some(tokenizer)) => ids::encode(tokenizer, text)?,
+            (None, _, _) => return Err(no_tokenizer(asked)),
+        };
         Ok(Self {
             ids,
             commitment,
@@ -113,6 +111,24 @@ impl Prompt {
     pub(crate) fn decode(&self, ids: &[u32]) -> Option<String> {
         Some(self.tokenizer.as_ref()?.decode(ids, true))
     }
+}
+
+/// Fails where the chain refuses every prompt for the model: its price, for one token, says so.
+fn refusal(client: &Client, asked: Asked, block: u64, json: bool) -> Outcome {
+    let function = precompile::infer::Function::GasOfGenerate;
+    let data = calldata::gas_of(function, &asked.name.0, &asked.pinned.0, &[1, 0]);
+    match client.call(&Call::new(INFER, &data), block) {
+        Err(e) if e.reverted().is_some() => Err(refused(e, json)),
+        _ => Ok(()),
+    }
+}
+
+fn no_tokenizer(asked: Asked) -> Failure {
+    Failure::input(format!(
+        "the chain has no record of a tokenizer for the model of {}",
+        output::hex(asked.name.as_slice())
+    ))
+    .hint("give ids with --tokens, or another name: `blue chain name TEXT` prints one")
 }
 
 /// The commitment that is active under a name; zero for none.
@@ -139,11 +155,15 @@ fn tokenizer_digest(client: &Client, commitment: B256, block: u64) -> Outcome<Op
 }
 
 fn registry(client: &Client, data: &[u8], block: u64) -> Outcome<Vec<u8>> {
-    let output = client.call(&Call::new(Address::new(REGISTRY), data), block);
-    output.map_err(|e| match e {
-        Error::Node { .. } => no_registry(),
-        e => e.into(),
-    })
+    let registry = Address::new(REGISTRY);
+    match client.call(&Call::new(registry, data), block) {
+        Err(Error::Node { .. }) => {
+            // A node that does not know the block, or no longer has its state, says so here.
+            client.code(registry, block)?;
+            Err(no_registry())
+        }
+        output => Ok(output?),
+    }
 }
 
 fn no_registry() -> Failure {
@@ -178,11 +198,29 @@ fn tokenizer(args: &PromptArgs, digest: Option<B256>) -> Outcome<Option<Tokenize
         .or_input("cannot read the tokenizer file")
 }
 
+/// Whether the tokenizer may be at hand.
+fn embedded_or_named(args: &PromptArgs, digest: Option<B256>) -> bool {
+    digest.is_some_and(|digest| args.blob.is_some() || keccak256(embedded::TOKENIZER) == digest.0)
+}
+
 fn absent(blob: &Path) -> Failure {
     Failure::input("the tokenizer file of the blob is not there").hint(format!(
         "put it at {}",
         bundle::tokenizer_path(blob).display()
     ))
+}
+
+/// As [`refused`], of a call to a contract's `ask`.
+pub(crate) fn refused_by_contract(error: Error, json: bool) -> Failure {
+    let silent = error.reverted().is_some_and(<[u8]>::is_empty);
+    let failure = refused(error, json);
+    match silent {
+        true => failure.hint(
+            "has the contract `ask(uint32[],uint32)`? One like precompile/solidity/examples/VerifiedOracle.sol has not: \
+             precompile/solidity/README.md shows how to ask it",
+        ),
+        false => failure,
+    }
 }
 
 /// A failed call: what it reverted with, or what the node says. With `json` the first is printed as a result.
@@ -192,16 +230,15 @@ pub(crate) fn refused(error: Error, json: bool) -> Failure {
     };
     let reverted = Reverted::of(data);
     if json {
-        let refused = reverted
-            .refusal
-            .map(|refusal| serde_json::json!({"number": refusal.number(), "name": refusal.name()}));
-        let line = serde_json::json!({
-            "refused": refused, "reason": reverted.said, "data": output::hex(data),
-        });
-        return match output::json(&line) {
-            Ok(()) => Failure::told(Code::Input),
-            Err(closed) => closed,
-        };
+        return told(&reverted.json(data), Code::Input);
     }
     Failure::input(reverted.said)
+}
+
+/// Prints `line` as the result of a command that failed.
+pub(crate) fn told(line: &serde_json::Value, code: Code) -> Failure {
+    match output::json(line) {
+        Ok(()) => Failure::told(code),
+        Err(closed) => closed,
+    }
 }

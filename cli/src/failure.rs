@@ -91,6 +91,23 @@ impl Failure {
         self
     }
 
+    /// The same failure, of something larger that was being done.
+    #[must_use]
+    pub(crate) fn context(mut self, doing: String) -> Self {
+        self.error = self.error.context(doing);
+        self
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Whether the result on standard output says everything.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
+    }
+
     /// Whether the input is to blame, so that an interactive command may go on.
     pub(crate) fn is_input(&self) -> bool {
         self.code == Code::Input

@@ -27,6 +27,7 @@ mod signals;
 mod sniff;
 mod source_file;
 mod store;
+mod values;
 mod wallet;
 
 use std::io::{self, Write};

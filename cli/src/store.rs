@@ -16,6 +16,12 @@ pub(crate) fn failure(error: StoreError) -> Failure {
             Some("name a whole file that `blue export` wrote"),
         ),
         StoreError::OtherBytes { .. } => (Code::Mismatch, None),
+        StoreError::Locked { .. } => (
+            Code::Runtime,
+            Some(
+                "a running node repairs its own store; stage a blob by importing it into a folder that is one of its --from",
+            ),
+        ),
         StoreError::NoSpace { .. } => (
             Code::Runtime,
             Some("make room and run the command again: what has arrived is kept"),

@@ -40,6 +40,48 @@ fn serve(store: &Path) -> Running {
     Running::start(&[&fixed[..], &more].concat())
 }
 
+/// Who asks is told, and a source that lacks a blob is nothing to warn of.
+#[test]
+fn requests_are_logged_with_who_asks() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = stocked(dir.path());
+    let mut child = blue(["blob", "serve", "--json", "--listen", "127.0.0.1:0"])
+        .args([Path::new("--store"), &store])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let address = told["address"].as_str().unwrap();
+    let log = BufReader::new(child.stderr.take().unwrap());
+    let mut server = Server {
+        child,
+        address: address.into(),
+    };
+    let absent = format!("{address}/{}.blob", "0".repeat(64));
+    let asked = ureq::get(&absent).call();
+    assert!(
+        matches!(asked, Err(ureq::Error::StatusCode(404))),
+        "{asked:?}"
+    );
+    ureq::get(format!("{address}/")).call().unwrap();
+    let posted = ureq::post(format!("{address}/")).send_empty();
+    assert!(posted.is_err(), "{posted:?}");
+    let lines: Vec<_> = log.lines().take(3).map(Result::unwrap).collect();
+    server.child.kill().unwrap();
+    for (line, level, status) in [
+        (&lines[0], "INFO", "status=404"),
+        (&lines[1], "INFO", "status=200"),
+        (&lines[2], "WARN", "status=405"),
+    ] {
+        let right = line.contains(level) && line.contains(status);
+        assert!(right && line.contains("peer=\"127.0.0.1:"), "{line}");
+    }
+}
+
 fn fetch(store: &Path, from: &[&str]) -> Command {
     let mut command = blue(["blob", "fetch", "--stall", "60", "--tries", "2"]);
     command.arg(name()).arg("--store").arg(store);

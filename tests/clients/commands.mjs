@@ -61,6 +61,14 @@ export async function commands(world) {
   assert.deepEqual(refused.refused, { number: 15, name: "NotActive" });
   const said = await blue.error(["call", ...rpc, ...pinned], 2);
   assert.match(said, /number 15, NotActive/);
+  const text15 = await blue.json(["call", ...question, "--commitment", OTHER], 2);
+  assert.deepEqual(text15.refused, refused.refused);
+  const text14 = await blue.json(["call", ...question, "--name", OTHER], 2);
+  assert.deepEqual(text14.refused, { number: 14, name: "NoActiveModel" });
+  const never = await blue.error(["call", ...question, "--block", "999999"], 1);
+  assert.match(never, /no such block/);
+  const other = await blue.error(["call", ...question, "--contract", oracle], 1);
+  assert.match(other, new RegExp(`blue ask ${oracle}`, "i"));
   const nobody = await blue.error(["ask", "0x00000000000000000000000000000000000000aa", ...question], 2);
   assert.match(nobody, /no contract/);
   const outside = ["--tokens", `${2 ** 32 - 1}`, "--max-new", "1"];

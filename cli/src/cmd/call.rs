@@ -1,31 +1,32 @@
 //! `blue call`: asks a node what the model on its chain answers.
 
 use alloy_primitives::{Address, B256, U256};
-use alloy_sol_types::SolCall;
 use int_engine::commitment::Commitment;
 use precompile::calldata;
 use precompile::infer::Function;
 use serde_json::{Map, Value, json};
 
 use super::verify_answer::answer;
-use crate::contract::{self, View};
-use crate::deployed::{self, Asked, INFER, Prompt, PromptArgs, refused};
+use crate::contract;
+use crate::deployed::{self, Asked, INFER, Prompt, PromptArgs, refused, refused_by_contract};
 use crate::failure::{Code, Failure, Outcome};
 use crate::ids::TokenList;
 use crate::names::{Name, default_name};
 use crate::output;
 use crate::progress::Progress;
 use crate::rpc::{Call, Client, RpcArgs};
+use crate::values;
 
 const HELP: &str = "\
 Examples:
   blue call --prompt \"It is a truth\" --max-new 8
-  blue call --tokens 1,7,13,2 --max-new 2 --answer 82,11
+  blue call --tokens 1,7,13,2 --max-new 2 --answer 412,40
   blue call --tokens 1,2,3 --digest --rpc http://127.0.0.1:8545 --json
-  blue call --contract 0x5FbDB2315678afecb367f032d93F642f64180aa3 --prompt \"It is a truth\" --max-new 8
+  blue call --contract $ask --prompt \"It is a truth\" --max-new 8
 
 Calls the inference precompile through a node's JSON-RPC (eth_call, nothing is paid): `generate`, `verify` with --answer,
-`logitsDigest` with --digest; or, with --contract, a contract's `ask(uint32[],uint32)` that is a view and returns ids.
+`logitsDigest` with --digest; or, with --contract, a contract's `ask(uint32[],uint32)` that is a view and returns ids, as
+the one in precompile/solidity/README.md; where `ask` is a transaction, as Oracle's, use `blue ask`.
 Text is encoded and decoded here, with the tokenizer whose digest the registry's record has: the embedded model's, or
 the one beside the file after --blob; another is a mismatch (exit code 3). Without --commitment the calldata names none,
 so that whatever is active under the name answers. A refusal ends with exit code 2, an answer that is not the right one
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["answer", "max_new"])]
     digest: bool,
     /// Call `ask` of this contract in place of the precompile
-    #[arg(long, value_name = "0xADDRESS", conflicts_with_all = ["answer", "digest", "commitment"])]
+    #[arg(long, value_name = "0xADDRESS", value_parser = values::address, conflicts_with_all = ["answer", "digest", "commitment"])]
     contract: Option<Address>,
     /// The name in the registry [default: what the contract's `name()` says, or `blue chain name blue`]
     #[arg(long, value_name = "0xNAME")]
@@ -62,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "0xHASH")]
     commitment: Option<Commitment>,
     /// The block after which to ask [default: the newest]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::block)]
     block: Option<u64>,
     #[command(flatten)]
     rpc: RpcArgs,
@@ -109,7 +110,7 @@ fn ask(args: &Args, client: &Client) -> Outcome<Answered> {
             None => their_pin.unwrap_or_default(),
         },
     };
-    let prompt = Prompt::new(client, asked, block, &args.prompt)?;
+    let prompt = Prompt::new(client, asked, block, &args.prompt, args.json)?;
     let (to, data) = match args.contract {
         Some(contract) => (
             contract,
@@ -118,7 +119,10 @@ fn ask(args: &Args, client: &Client) -> Outcome<Answered> {
         None => (INFER, calldata_of(args, asked, &prompt.ids)),
     };
     let call = Call::new(to, &data);
-    let failed = |e| refused(e, args.json);
+    let failed = |e| match args.contract {
+        Some(_) => refused_by_contract(e, args.json),
+        None => refused(e, args.json),
+    };
     let output = client.call(&call, block).map_err(failed)?;
     let gas = match args.contract {
         Some(_) => client.estimate_gas(&call, Some(block)).map_err(failed)?,
@@ -184,6 +188,16 @@ fn unlike() -> Failure {
     )
 }
 
+/// What an `ask` returned that is no list of ids; a transaction's returns the question's number.
+fn unlike_view(contract: Address, output: &[u8]) -> Failure {
+    match contract::word(output) {
+        Some(_) => unlike().hint(format!(
+            "its `ask` is a transaction: use `blue ask {contract}`"
+        )),
+        None => unlike(),
+    }
+}
+
 type Said = (Map<String, Value>, Vec<(String, String)>);
 
 /// The result's own keys and lines.
@@ -200,9 +214,9 @@ fn result_of(args: &Args, prompt: &Prompt, output: &[u8]) -> Outcome<Said> {
         rows.push(("right".into(), right.to_string()));
     } else {
         let (ids, complete) = match args.contract {
-            Some(_) => {
-                let ids = View::askCall::abi_decode_returns_validate(output);
-                (ids.map_err(|_| unlike())?, None)
+            Some(contract) => {
+                let ids = contract::viewed(output).ok_or_else(|| unlike_view(contract, output))?;
+                (ids, None)
             }
             None => {
                 let (ids, complete) = calldata::generated(output).ok_or_else(unlike)?;

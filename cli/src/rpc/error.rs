@@ -116,7 +116,9 @@ impl From<Error> for Failure {
 
 /// A text of a node for people: one line, not long, nothing that a terminal obeys.
 pub(crate) fn shown(text: &str) -> String {
-    let clean = |c: char| if c.is_control() { ' ' } else { c };
+    // Marks of direction, too, make a terminal show another text than the one that is there.
+    let marks = |c| matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    let clean = |c: char| if c.is_control() || marks(c) { ' ' } else { c };
     let mut out: String = text.chars().take(MAX_SHOWN).map(clean).collect();
     if text.chars().nth(MAX_SHOWN).is_some() {
         out.push('…');

@@ -1,6 +1,7 @@
 //! Running the built program.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod mock;
 pub mod running;
 
 use std::ffi::OsStr;

@@ -6,14 +6,17 @@
 use crate::store::{State, Store, parse_name};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State as Shared};
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Path, Request, State as Shared};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::serve::IncomingStream;
 use std::fmt::Write as _;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,9 +59,20 @@ pub async fn serve(
     end: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let listener = connections::Bounded::new(listener, *limits);
-    axum::serve(listener, router(store))
+    let routes = router(store).into_make_service_with_connect_info::<Peer>();
+    axum::serve(listener, routes)
         .with_graceful_shutdown(end)
         .await
+}
+
+/// Who asks; known where [`serve`] serves.
+#[derive(Clone, Copy)]
+struct Peer(SocketAddr);
+
+impl Connected<IncomingStream<'_, connections::Bounded>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, connections::Bounded>) -> Self {
+        Self(*stream.remote_addr())
+    }
 }
 
 fn router(store: Arc<Store>) -> Router {
@@ -69,7 +83,7 @@ fn router(store: Arc<Store>) -> Router {
         .with_state(store)
 }
 
-/// One event for each request; refused ones are warnings.
+/// One event for each request; refused ones are warnings, but for names that are not there: sources are asked in turn.
 async fn log(request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path: String = request.uri().path().chars().take(100).collect();
@@ -78,12 +92,14 @@ async fn log(request: Request, next: Next) -> Response {
         .and_then(|r| r.to_str().ok())
         .unwrap_or("")
         .to_string();
+    let peer = request.extensions().get::<ConnectInfo<Peer>>();
+    let peer = peer.map_or(String::new(), |peer| peer.0.0.to_string());
     let answer = next.run(request).await;
     let status = answer.status().as_u16();
-    if answer.status().is_success() || status == 304 {
-        tracing::info!(%method, path, range, status, "request");
+    if answer.status().is_success() || matches!(status, 304 | 404) {
+        tracing::info!(peer, %method, path, range, status, "request");
     } else {
-        tracing::warn!(%method, path, range, status, "request");
+        tracing::warn!(peer, %method, path, range, status, "request");
     }
     answer
 }

@@ -202,7 +202,8 @@ impl Task {
         let done = catch_unwind(AssertUnwindSafe(|| self.prepare()));
         let progress = match done {
             Ok(Ok(lookup)) => Progress::of(&lookup),
-            Ok(Err(reason)) => Progress::Failed(reason),
+            // One line, for logs and probes.
+            Ok(Err(reason)) => Progress::Failed(reason.replace("\n  ", "; ").replace('\n', "; ")),
             Err(_) => Progress::Failed("the preparation panicked".into()),
         };
         if let Progress::Failed(reason) = &progress {

@@ -80,7 +80,7 @@ impl Library for Gated {
     ) -> Result<(), String> {
         self.fetches.fetch_add(1, Ordering::Relaxed);
         let found = self.elsewhere.lock().unwrap().get(&commitment).cloned();
-        let blob = found.ok_or("no source has it")?;
+        let blob = found.ok_or("no source has it\n  the first: has no such file")?;
         assert_eq!(len, Some(blob.len() as u64), "what the chain says");
         while self.endless.load(Ordering::Relaxed) {
             if progress(1, blob.len() as u64).is_break() {

@@ -16,6 +16,7 @@ use crate::loaded::{parse_threads, threads};
 use crate::output;
 use crate::progress::Progress;
 use crate::store::{failure, sources};
+use crate::values;
 
 const HELP: &str = "\
 Examples:
@@ -49,16 +50,16 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 pub(super) struct How {
     /// Connections to each source
-    #[arg(long, value_name = "N", default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = values::count::<NonZeroUsize>)]
     connections: NonZeroUsize,
     /// Failures in a row after which a source is given up
-    #[arg(long, value_name = "N", default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = values::count::<NonZeroU32>)]
     tries: NonZeroU32,
     /// Seconds without a byte after which a request has failed
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = values::whole::<u64>(1..=3600))]
     stall: u64,
     /// The longest blob that is taken, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = Options::default().max_blob_len)]
+    #[arg(long, value_name = "BYTES", default_value_t = Options::default().max_blob_len, value_parser = values::whole::<u64>(1..=u64::MAX))]
     max_len: u64,
     /// Do not take the disk space for the whole blob at once
     #[arg(long)]

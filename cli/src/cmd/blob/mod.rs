@@ -10,7 +10,7 @@ mod serve;
 
 use std::path::PathBuf;
 
-use blue_node::fetch::{FetchError, SourceReport};
+use blue_node::fetch::{Fault, FetchError, SourceReport, Trouble};
 use blue_node::store::Store;
 use serde_json::{Value, json};
 
@@ -93,6 +93,9 @@ fn unfetched(error: FetchError) -> Failure {
         FetchError::Store(error) => failure(error),
         error if error.only_other_bytes() => Failure::new(Code::Mismatch, error)
             .hint("compare the commitment; name another source with --from"),
+        error if is_too_long(&error) => {
+            Failure::new(Code::Runtime, error).hint("--max-len allows longer blobs")
+        }
         error @ FetchError::Exhausted { .. } => Failure::new(Code::Runtime, error).hint(
             "run the command again, or name more sources with --from; what has arrived is kept",
         ),
@@ -100,8 +103,17 @@ fn unfetched(error: FetchError) -> Failure {
     }
 }
 
+/// Whether a source has the blob, but it is longer than was allowed.
+fn is_too_long(error: &FetchError) -> bool {
+    let FetchError::Exhausted { sources, .. } = error else {
+        return false;
+    };
+    let mut faults = sources.iter().flat_map(|source| &source.faults);
+    faults.any(|fault| matches!(fault.trouble, Trouble::TooLong { .. }))
+}
+
 fn sources_json(sources: &[SourceReport]) -> Value {
-    let fault = |fault: &blue_node::fetch::Fault| json!({"chunk": fault.chunk, "kind": fault.trouble.kind(), "reason": fault.trouble.to_string()});
+    let fault = |fault: &Fault| json!({"chunk": fault.chunk, "kind": fault.trouble.kind(), "reason": fault.trouble.to_string()});
     let source = |source: &SourceReport| {
         json!({
             "name": source.name,

@@ -85,7 +85,8 @@ impl Row {
 pub(crate) fn run(args: &Args) -> Outcome {
     let from = sources(&args.from)?;
     let store = args.store.open_existing()?;
-    let mut bars = Bars::new(Progress::new(args.json));
+    let progress = Progress::new(args.json);
+    let mut bars = Bars::new(progress);
     let checked = store
         .scrub(threads(args.how.threads), &mut |done, total| {
             bars.bytes("hashing", done, total);
@@ -138,6 +139,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if whole {
         Ok(())
     } else {
+        if from.is_empty() {
+            progress.note("hint: --from fetches the bad chunks again; name a source");
+        }
         Err(Failure::told(Code::Mismatch))
     }
 }

@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 use super::StoreArg;
 use crate::failure::{Context, Outcome};
 use crate::store::failure;
-use crate::{output, signals};
+use crate::{output, signals, values};
 
 const HELP: &str = "\
 Examples:
@@ -32,13 +32,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArg,
     /// Address and port
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9000")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9000", value_parser = values::listen)]
     listen: SocketAddr,
     /// Connections at once; others wait
-    #[arg(long, value_name = "N", default_value = "256")]
+    #[arg(long, value_name = "N", default_value = "256", value_parser = values::count::<NonZeroUsize>)]
     max_connections: NonZeroUsize,
     /// Seconds after which a connection that neither sends nor takes a byte is closed
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = values::whole::<u64>(1..=3600))]
     idle: u64,
     /// Bytes a second that a connection must move, over times longer than --idle; slower ones are closed
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().least_rate)]

@@ -20,9 +20,9 @@ use blue_node::models::Purpose;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::failure::{Code, Context, Failure, Outcome};
-use crate::loaded::{RunArgs, parse_threads};
+use crate::loaded::RunArgs;
 use crate::progress::Progress;
-use crate::{selftest, signals};
+use crate::{selftest, signals, values};
 
 /// How long requests may take to end when the command does.
 const GRACE: Duration = Duration::from_secs(2);
@@ -64,25 +64,25 @@ pub(crate) struct Args {
     #[arg(long = "blob", value_name = "FILE")]
     blobs: Vec<PathBuf>,
     /// The address to listen on
-    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "IP", value_parser = values::host, default_value = "127.0.0.1")]
     host: IpAddr,
     /// The port to listen on; 0 for any that is free
-    #[arg(long, value_name = "N", default_value = "8545")]
+    #[arg(long, value_name = "N", default_value = "8545", value_parser = values::whole::<u16>(0..=65_535))]
     port: u16,
     /// The chain's id
-    #[arg(long, value_name = "N", default_value = "31337", value_parser = clap::value_parser!(u64).range(1..=9_007_199_254_740_991))]
+    #[arg(long, value_name = "N", default_value = "31337", value_parser = values::whole::<u64>(1..=9_007_199_254_740_991))]
     chain_id: u64,
     /// Seconds between blocks [default: a block for each transaction]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", value_parser = values::whole::<u64>(1..=86_400))]
     block_time: Option<u64>,
     /// Gas of a block
-    #[arg(long, value_name = "GAS", default_value = "30000000", value_parser = clap::value_parser!(u64).range(1_000_000..=1_000_000_000))]
+    #[arg(long, value_name = "GAS", default_value = "30000000", value_parser = values::whole::<u64>(1_000_000..=1_000_000_000))]
     gas_limit: u64,
     /// Blocks between a passed adoption and its activation
-    #[arg(long, value_name = "BLOCKS", default_value = "2", value_parser = clap::value_parser!(u64).range(1..=4_294_967_295))]
+    #[arg(long, value_name = "BLOCKS", default_value = "2", value_parser = values::whole::<u64>(1..=4_294_967_295))]
     delay: u64,
     /// Blocks for which a round of votes is open
-    #[arg(long, value_name = "BLOCKS", default_value = "100", value_parser = clap::value_parser!(u64).range(1..=4_294_967_295))]
+    #[arg(long, value_name = "BLOCKS", default_value = "100", value_parser = values::whole::<u64>(1..=4_294_967_295))]
     window: u64,
     /// The file that holds the chain; it is made when it is not there [default: in memory]
     #[arg(long, value_name = "FILE")]
@@ -91,7 +91,7 @@ pub(crate) struct Args {
     #[arg(long)]
     cors: bool,
     /// Calls that run at a time
-    #[arg(long, value_name = "N", default_value = "2", value_parser = parse_threads)]
+    #[arg(long, value_name = "N", default_value = "2", value_parser = values::count::<NonZeroUsize>)]
     calls: NonZeroUsize,
     /// Keep blobs that are adopted later in this folder
     #[arg(long, value_name = "DIR")]
@@ -100,10 +100,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL|DIR", requires = "store")]
     from: Vec<String>,
     /// Most memory of all models, in MiB
-    #[arg(long, value_name = "MIB", default_value = "8192", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(long, value_name = "MIB", default_value = "8192", value_parser = values::whole::<u64>(1..=1_000_000_000))]
     model_memory: u64,
     /// Serve metrics on this address
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = values::listen)]
     metrics: Option<SocketAddr>,
     /// Verify the known answers on the backend first
     #[arg(long)]
