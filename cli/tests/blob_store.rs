@@ -6,6 +6,7 @@ use common::running::Running;
 use common::{blue, error_of, json_of, run, text_of};
 use int_engine::commitment::commitment;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -45,22 +46,11 @@ fn serve(store: &Path) -> Running {
 fn requests_are_logged_with_who_asks() {
     let dir = tempfile::tempdir().unwrap();
     let store = stocked(dir.path());
-    let mut child = blue(["blob", "serve", "--json", "--listen", "127.0.0.1:0"])
-        .args([Path::new("--store"), &store])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    out.read_line(&mut line).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let address = told["address"].as_str().unwrap();
-    let log = BufReader::new(child.stderr.take().unwrap());
-    let mut server = Server {
-        child,
-        address: address.into(),
-    };
+    let args = ["blob", "serve", "--json", "--listen", "127.0.0.1:0"];
+    let more = ["--store", store.to_str().unwrap()];
+    let mut server = Running::start(&[&args[..], &more].concat());
+    let address = server.text("address");
+    let log = BufReader::new(server.child.stderr.take().unwrap());
     let absent = format!("{address}/{}.blob", "0".repeat(64));
     let asked = ureq::get(&absent).call();
     assert!(
