@@ -82,8 +82,11 @@ pub(crate) fn ask(prompt: &[u32], max_new: u32) -> Vec<u8> {
     .abi_encode()
 }
 
-/// The ids that an `ask` returns which is a view.
+/// The ids that an `ask` returns which is a view. One word is a number: the decoder takes zero for an empty list.
 pub(crate) fn viewed(output: &[u8]) -> Option<Vec<u32>> {
+    if output.len() < 64 {
+        return None;
+    }
     View::askCall::abi_decode_returns_validate(output).ok()
 }
 
