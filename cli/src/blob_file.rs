@@ -67,6 +67,16 @@ pub(crate) fn load(
     Ok(model)
 }
 
+/// The first bytes of a file, as many as a record has; fewer of a shorter file.
+pub(crate) fn head(path: &Path) -> Outcome<Vec<u8>> {
+    sniff::expect_blob(path)?;
+    let (file, _) = files::open(path)?;
+    let mut head = Vec::new();
+    let read = file.take(RECORD_LEN as u64).read_to_end(&mut head);
+    read.map_err(|e| Failure::file(path, e))?;
+    Ok(head)
+}
+
 /// Record and manifest of a blob; the tensors are not read.
 pub(crate) fn header(path: &Path) -> Outcome<(Header, u64)> {
     sniff::expect_blob(path)?;

@@ -7,6 +7,8 @@ use std::ops::RangeInclusive;
 
 use alloy_primitives::Address;
 
+use crate::names::Hex;
+
 /// Largest [`count`].
 const MAX_COUNT: u64 = 1 << 20;
 
@@ -47,9 +49,7 @@ pub(crate) fn block(text: &str) -> Result<u64, String> {
 
 /// An account's address.
 pub(crate) fn address(text: &str) -> Result<Address, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    let address = digits.parse().ok().filter(|_| digits.len() == 40);
-    address.ok_or_else(|| "must be 0x and 40 hexadecimal digits".into())
+    text.parse::<Hex<20>>().map(|hex| Address::new(hex.0))
 }
 
 /// An address of this machine.

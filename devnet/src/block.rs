@@ -3,6 +3,8 @@
 use alloy_consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
 use alloy_consensus::transaction::Recovered;
 use alloy_consensus::{BlockBody, Header, ReceiptEnvelope, Transaction, TxEnvelope, TxReceipt};
+use alloy_consensus::{EMPTY_OMMER_ROOT_HASH, EMPTY_ROOT_HASH};
+use alloy_eips::eip7685::EMPTY_REQUESTS_HASH;
 use alloy_primitives::{Address, B256, Bloom, Log, TxKind};
 use alloy_rlp::Encodable;
 
@@ -10,6 +12,19 @@ use alloy_rlp::Encodable;
 pub type SentTx = Recovered<TxEnvelope>;
 /// A receipt as the receipts root holds it.
 pub type Receipt = ReceiptEnvelope<Log>;
+
+/// What is the same in every header of the chain: no ommers, withdrawals, blobs, beacon root or requests.
+pub(crate) fn plain_header() -> Header {
+    Header {
+        ommers_hash: EMPTY_OMMER_ROOT_HASH,
+        withdrawals_root: Some(EMPTY_ROOT_HASH),
+        blob_gas_used: Some(0),
+        excess_blob_gas: Some(0),
+        parent_beacon_block_root: Some(B256::ZERO),
+        requests_hash: Some(EMPTY_REQUESTS_HASH),
+        ..Header::default()
+    }
+}
 
 /// A block with the receipts of its transactions.
 #[derive(Clone, PartialEq, Eq, Debug)]

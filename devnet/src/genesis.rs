@@ -1,11 +1,10 @@
 //! What a chain begins with: money, the registry's admins, models that are active from the first block on.
 
 use crate::accounts::DevAccount;
-use crate::block::Block;
+use crate::block::{Block, plain_header};
 use crate::state::{Account, State};
-use alloy_consensus::{EMPTY_OMMER_ROOT_HASH, EMPTY_ROOT_HASH, Header};
-use alloy_eips::eip7685::EMPTY_REQUESTS_HASH;
-use alloy_primitives::{Address, B256, U256, keccak256};
+use alloy_consensus::{EMPTY_ROOT_HASH, Header};
+use alloy_primitives::{Address, U256, keccak256};
 use int_engine::blob::RECORD_LEN;
 use int_engine::commitment::{Commitment, Tree};
 use precompile::genesis::{Genesis as Governance, GenesisError};
@@ -149,7 +148,6 @@ impl Genesis {
             state.put(keccak256(address), account, words);
         }
         let header = Header {
-            ommers_hash: EMPTY_OMMER_ROOT_HASH,
             state_root: state.root(),
             transactions_root: EMPTY_ROOT_HASH,
             receipts_root: EMPTY_ROOT_HASH,
@@ -157,12 +155,7 @@ impl Genesis {
             timestamp: self.timestamp,
             extra_data: format!("blue {}", self.chain_id).into_bytes().into(),
             base_fee_per_gas: Some(self.base_fee),
-            withdrawals_root: Some(EMPTY_ROOT_HASH),
-            blob_gas_used: Some(0),
-            excess_blob_gas: Some(0),
-            parent_beacon_block_root: Some(B256::ZERO),
-            requests_hash: Some(EMPTY_REQUESTS_HASH),
-            ..Header::default()
+            ..plain_header()
         };
         Ok((Block::new(header, vec![], vec![]), state))
     }

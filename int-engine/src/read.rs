@@ -33,6 +33,18 @@ impl ReadAt for [u8] {
     }
 }
 
+impl<S: ReadAt + ?Sized> ReadAt for &S {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(buffer, offset)
+    }
+}
+
+impl<S: ReadAt + Send + ?Sized> ReadAt for std::sync::Arc<S> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(buffer, offset)
+    }
+}
+
 #[cfg(unix)]
 impl ReadAt for std::fs::File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

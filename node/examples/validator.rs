@@ -17,12 +17,11 @@ use int_engine::commitment::{Commitment, FIRST_CHUNK, Tree};
 use precompile::genesis::Genesis;
 use precompile::registry::Function;
 use precompile::{FaultLatch, INFERENCE, REGISTRY, Schedule, calldata};
-use precompile_alloy::BlueEvmFactory;
+use precompile_alloy::{BlueEvmFactory, put_accounts};
 use revm::DatabaseCommit;
 use revm::context::TxEnv;
 use revm::database::InMemoryDB;
 use revm::primitives::{Address, TxKind, U256};
-use revm::state::{AccountInfo, Bytecode};
 use std::error::Error;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -165,15 +164,7 @@ fn genesis() -> Result<InMemoryDB, Box<dyn Error>> {
         single: true,
     };
     let mut db = InMemoryDB::default();
-    for (address, account) in choice.accounts()? {
-        let code = Bytecode::new_raw(account.code.into());
-        let info = AccountInfo::from_bytecode(code).with_nonce(account.nonce);
-        db.insert_account_info(address.into(), info);
-        for (key, value) in account.storage {
-            let (key, value) = (U256::from_be_bytes(key), U256::from_be_bytes(value));
-            db.insert_account_storage(address.into(), key, value)?;
-        }
-    }
+    put_accounts(&mut db, choice.accounts()?)?;
     Ok(db)
 }
 

@@ -59,15 +59,6 @@ pub trait Library: Send + Sync {
 #[derive(Default)]
 pub struct MemoryLibrary(Mutex<BTreeMap<Commitment, Arc<[u8]>>>);
 
-/// Shared bytes as something to read.
-struct Bytes(Arc<[u8]>);
-
-impl ReadAt for Bytes {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, offset)
-    }
-}
-
 impl MemoryLibrary {
     /// Adds a blob; returns its commitment.
     pub fn insert(&self, blob: impl Into<Arc<[u8]>>) -> Commitment {
@@ -87,7 +78,7 @@ impl Library for MemoryLibrary {
         let found = self.blobs().get(&commitment).cloned();
         Ok(found.map(|bytes| {
             let len = bytes.len() as u64;
-            (Box::new(Bytes(bytes)) as Box<_>, len)
+            (Box::new(bytes) as Box<_>, len)
         }))
     }
 

@@ -2,7 +2,7 @@
 
 mod world;
 
-use blue_node::library::Library;
+use blue_node::library::{Library, OnProgress, Open};
 use blue_node::models::{Backend, Cpu, Purpose, Resident, Started};
 use int_engine::commitment::Commitment;
 use int_engine::config::Dims;
@@ -95,23 +95,19 @@ fn blobs_that_are_missing_damaged_or_bad() {
     ready(blocks.model(good.commitment));
 }
 
-/// Hands out other bytes than those that were asked for.
-struct Liar(Vec<u8>);
+/// A library that only opens.
+struct Opens<F>(F);
 
-impl Library for Liar {
-    fn open(&self, _: Commitment) -> std::io::Result<Option<blue_node::library::Open>> {
-        let library = blue_node::library::MemoryLibrary::default();
-        let commitment = library.insert(self.0.clone());
-        library.open(commitment)
+impl<F> Library for Opens<F>
+where
+    F: Fn(Commitment) -> Option<Open> + Send + Sync,
+{
+    fn open(&self, commitment: Commitment) -> std::io::Result<Option<Open>> {
+        Ok((self.0)(commitment))
     }
 
-    fn fetch(
-        &self,
-        _: Commitment,
-        _: Option<u64>,
-        _: blue_node::library::OnProgress<'_>,
-    ) -> Result<(), String> {
-        Ok(())
+    fn fetch(&self, _: Commitment, _: Option<u64>, _: OnProgress<'_>) -> Result<(), String> {
+        Err("nowhere".into())
     }
 
     fn damaged(&self, _: Commitment) -> std::io::Result<()> {
@@ -133,7 +129,11 @@ fn a_library_is_never_believed() {
     for at in (0..blob.bytes.len()).step_by(997) {
         let mut bytes = blob.bytes.clone();
         bytes[at] ^= 0x10;
-        let resident = Resident::new(Arc::new(Liar(bytes)), Arc::new(cpu(0)), u64::MAX);
+        let len = bytes.len() as u64;
+        let bytes: Arc<[u8]> = bytes.into();
+        // Other bytes than those that were asked for.
+        let liar = Opens(move |_| Some((Box::new(Arc::clone(&bytes)) as Box<_>, len)));
+        let resident = Resident::new(Arc::new(liar), Arc::new(cpu(0)), u64::MAX);
         let why = missing(resident.prepare(blob.commitment));
         assert!(why.contains("the bytes are those of"), "{at}: {why}");
     }
@@ -353,50 +353,19 @@ fn a_reading_that_fails_once_is_no_verdict_on_the_blob() {
     assert!(load(&bad, 2000, true).unwrap().is_none());
 }
 
-/// A blob whose reading waits at its end until somebody lets it go on.
-struct Held(Vec<u8>, Arc<Gated>, Commitment);
+/// A blob of which nothing is read until somebody lets it; says that its reading has begun.
+struct Held {
+    bytes: Vec<u8>,
+    begun: Arc<AtomicBool>,
+    gates: Arc<Gated>,
+    commitment: Commitment,
+}
 
 impl ReadAt for Held {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        if offset > 0 {
-            self.1.open(self.2)?;
-        }
-        self.0[..].read_at(buffer, offset)
-    }
-}
-
-/// A library whose blobs are [`Held`].
-struct HeldLibrary(Arc<Gated>, Vec<(Commitment, Vec<u8>)>);
-
-impl Library for HeldLibrary {
-    fn open(&self, wanted: Commitment) -> std::io::Result<Option<blue_node::library::Open>> {
-        let found = self.1.iter().find(|(commitment, _)| *commitment == wanted);
-        Ok(found.map(|(commitment, bytes)| {
-            let len = bytes.len() as u64;
-            let held = Held(bytes.clone(), Arc::clone(&self.0), *commitment);
-            (Box::new(held) as Box<_>, len)
-        }))
-    }
-
-    fn fetch(
-        &self,
-        _: Commitment,
-        _: Option<u64>,
-        _: blue_node::library::OnProgress<'_>,
-    ) -> Result<(), String> {
-        Err("nowhere".into())
-    }
-
-    fn damaged(&self, _: Commitment) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn list(&self) -> std::io::Result<Vec<Commitment>> {
-        Ok(vec![])
-    }
-
-    fn remove(&self, _: Commitment) -> std::io::Result<()> {
-        Ok(())
+        self.begun.store(true, Ordering::Relaxed);
+        self.gates.open(self.commitment)?;
+        self.bytes[..].read_at(buffer, offset)
     }
 }
 
@@ -416,15 +385,29 @@ fn models_that_are_being_loaded_count() {
     let gates = library(&[]);
     gates.hold(a.commitment);
     let blobs = [&a, &b].map(|blob| (blob.commitment, blob.bytes.clone()));
-    let held = Arc::new(HeldLibrary(Arc::clone(&gates), blobs.to_vec()));
-    let resident = Arc::new(Resident::new(held, Arc::new(cpu(0)), len(&a) * 3 / 2));
+    let begun = Arc::new(AtomicBool::new(false));
+    let (tell, theirs) = (Arc::clone(&begun), Arc::clone(&gates));
+    let held = Opens(move |wanted| {
+        let (commitment, bytes) = blobs.iter().find(|(commitment, _)| *commitment == wanted)?;
+        let len = bytes.len() as u64;
+        let held = Held {
+            bytes: bytes.clone(),
+            begun: Arc::clone(&tell),
+            gates: Arc::clone(&theirs),
+            commitment: *commitment,
+        };
+        Some((Box::new(held) as Box<_>, len))
+    });
+    let resident = Resident::new(Arc::new(held), Arc::new(cpu(0)), len(&a) * 3 / 2);
+    let resident = Arc::new(resident);
     resident.keep(BTreeSet::new());
     let blocks = resident.models(Purpose::Blocks);
     std::thread::scope(|scope| {
         let loading = scope.spawn(|| ready(blocks.model(a.commitment)));
-        world::eventually("the first has its room", || {
-            missing(blocks.model(b.commitment)).contains("must stay")
-        });
+        // A blob is read when its model has its room.
+        world::eventually("the first is read", || begun.load(Ordering::Relaxed));
+        let why = missing(blocks.model(b.commitment));
+        assert!(why.contains("must stay"), "{why}");
         gates.release();
         loading.join().unwrap();
     });

@@ -50,6 +50,27 @@ fn source(folder: &Path, blob: &Blob) -> Arc<dyn Source> {
     Arc::new(FolderSource::new(folder))
 }
 
+/// A registry that has adopted a blob, and a node on the shelf that is ready for it.
+fn adopted(shelf: &Arc<Shelf>, blob: &Blob) -> (Arc<Resident>, Registry) {
+    let library: Arc<dyn Library> = Arc::clone(shelf) as _;
+    let resident = Arc::new(Resident::new(library, Arc::new(cpu(0)), u64::MAX));
+    let options = Options {
+        retry: Duration::ZERO,
+        ..Options::default()
+    };
+    let mut watch = Watch::new(Arc::clone(&resident), options).unwrap();
+    let mut registry = Registry::new();
+    registry.propose(&NAME, 1, blob);
+    for (topics, data) in &registry.0.logs {
+        watch.log(topics, data);
+    }
+    eventually("ready", || {
+        let models = watch.observe(registry.0.block, &mut registry.state());
+        models.unwrap()[0].progress == Progress::Ready
+    });
+    (resident, registry)
+}
+
 #[test]
 fn from_a_proposal_to_an_answer_through_the_store() {
     let blob = Blob::sample(small(), 1);
@@ -58,22 +79,7 @@ fn from_a_proposal_to_an_answer_through_the_store() {
     let ours = folder.path().join("ours");
     let store = Store::open(&ours).unwrap();
     let shelf = Arc::new(Shelf::new(store, sources, FetchOptions::default()));
-    let library: Arc<dyn Library> = Arc::clone(&shelf) as _;
-    let resident = Arc::new(Resident::new(library, Arc::new(cpu(0)), u64::MAX));
-    let options = Options {
-        retry: Duration::ZERO,
-        ..Options::default()
-    };
-    let mut watch = Watch::new(Arc::clone(&resident), options).unwrap();
-    let mut registry = Registry::new();
-    registry.propose(&NAME, 1, &blob);
-    for (topics, data) in &registry.0.logs {
-        watch.log(topics, data);
-    }
-    eventually("ready", || {
-        let models = watch.observe(registry.0.block, &mut registry.state());
-        models.unwrap()[0].progress == Progress::Ready
-    });
+    let (resident, mut registry) = adopted(&shelf, &blob);
     registry.0.block += DELAY;
     registry.activate(&NAME, 1);
     let seen = resident.models(Purpose::Blocks);
@@ -166,21 +172,6 @@ fn a_blob_that_the_disk_has_changed_is_repaired_from_a_source() {
     let at = bytes.len() - 7;
     bytes[at] ^= 4;
     std::fs::write(&path, &bytes).unwrap();
-    let library: Arc<dyn Library> = Arc::clone(&shelf) as _;
-    let resident = Arc::new(Resident::new(library, Arc::new(cpu(0)), u64::MAX));
-    let options = Options {
-        retry: Duration::ZERO,
-        ..Options::default()
-    };
-    let mut watch = Watch::new(Arc::clone(&resident), options).unwrap();
-    let mut registry = Registry::new();
-    registry.propose(&NAME, 1, &blob);
-    for (topics, data) in &registry.0.logs {
-        watch.log(topics, data);
-    }
-    eventually("ready", || {
-        let models = watch.observe(registry.0.block, &mut registry.state());
-        models.unwrap()[0].progress == Progress::Ready
-    });
+    adopted(&shelf, &blob);
     assert_eq!(std::fs::read(&path).unwrap(), blob.bytes);
 }

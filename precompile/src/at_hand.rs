@@ -6,8 +6,7 @@ use int_engine::blob::{BlobError, LoadError, Loader};
 use int_engine::commitment::{CHUNK, Commitment, Hasher};
 use int_engine::engine::Engine;
 use int_engine::model::Model;
-use int_engine::read::ReadAt;
-use std::io::ErrorKind;
+use int_engine::read::{ReadAt, read_exact};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -56,23 +55,18 @@ fn reread<S: ReadAt + ?Sized>(
     let mut piece = vec![0; PIECE];
     let mut at = 0;
     while at < len {
-        let most = usize::try_from(len - at).unwrap_or(PIECE).min(PIECE);
-        let n = match source.read_at(&mut piece[..most], at) {
-            Ok(0) => return Err(missing(format!("the bytes end at {at} of {len}"))),
-            Ok(n) => n,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(missing(format!("cannot read at byte {at}: {error}"))),
-        };
-        hasher.update(&piece[..n]);
+        let piece = &mut piece[..(len - at).min(PIECE as u64) as usize];
+        read_exact(source, piece, at).map_err(|error| missing(error.to_string()))?;
+        hasher.update(piece);
         if refused.is_none() {
-            match loader.push(&piece[..n]) {
+            match loader.push(piece) {
                 Ok(()) => {}
                 Err(LoadError::Blob(error)) => refused = Some(error),
                 Err(LoadError::Fault(fault)) => return Err(fault.into()),
                 Err(LoadError::Read(error)) => return Err(missing(error.to_string())),
             }
         }
-        at += n as u64;
+        at += piece.len() as u64;
     }
     let found = hasher.finish().commitment();
     if found != commitment {

@@ -14,7 +14,6 @@ use int_engine::engine::{self, Engine, Finish, Verdict, logits_digest};
 use int_engine::halt::Error;
 use int_engine::toy::Toy;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 functions! {
     /// A function of inference with a selector of the ABI.
@@ -179,7 +178,7 @@ fn engine_of(
     require(fits, Refusal::ContextExceeded)?;
     let accepted = prompt.iter().all(|&id| id < sizes.accepted_ids);
     require(accepted, Refusal::TokenOutOfRange)?;
-    match guarded(|| models.model(commitment))?? {
+    match Fault::guard(|| models.model(commitment))?? {
         Lookup::Refused => Err(Refusal::BadModel.into()),
         Lookup::Ready(engine) => {
             let found = engine.commitment();
@@ -194,20 +193,11 @@ fn engine_of(
 
 /// Runs a part of the engine.
 fn on_engine<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Stop> {
-    match guarded(work)? {
+    match Fault::guard(work)? {
         Ok(value) => Ok(value),
         Err(Error::Halt(halt)) => Err(Refusal::from(halt).into()),
         Err(Error::Fault(fault)) => Err(Fault::from(fault).into()),
     }
-}
-
-/// Runs code of the node; its panic is this machine's trouble as well.
-fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Fault> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Fault::Panic(text.unwrap_or_else(|| "without a text".into()))
-    })
 }
 
 /// The active commitment of a name, if it is the one that the caller wants.

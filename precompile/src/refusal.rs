@@ -3,6 +3,7 @@
 use int_engine::commitment::Commitment;
 use int_engine::halt::Halt;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Declares the refusals once: number, name, what is said to people.
@@ -137,6 +138,20 @@ pub enum Fault {
         /// The block's.
         found: u64,
     },
+}
+
+impl Fault {
+    /// Runs code of the node; its panic is this machine's trouble.
+    ///
+    /// # Errors
+    /// [`Fault::Panic`] with the panic's text.
+    pub fn guard<T>(work: impl FnOnce() -> T) -> Result<T, Self> {
+        catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Self::Panic(text.unwrap_or_else(|| "without a text".into()))
+        })
+    }
 }
 
 /// What ends a call early: inside the crate, until it becomes an outcome.

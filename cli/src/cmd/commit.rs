@@ -1,10 +1,12 @@
 //! `blue commit`: the commitment of a file, and proofs of its chunks.
 
-use std::io::{Read, Seek, SeekFrom};
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use int_engine::commitment::{CHUNK, FIRST_CHUNK, Tree, verify_chunk};
+use blue_node::store::{chunk_range, stated_len};
+use int_engine::commitment::{FIRST_CHUNK, Tree, verify_chunk};
+use int_engine::read::read_exact;
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
@@ -69,18 +71,13 @@ fn declared_len(path: &Path) -> Outcome<u64> {
             "is not a blob: it does not begin with BLUEBLOB".into(),
         ));
     }
-    let (file, len) = files::open(path)?;
+    let (_, len) = files::open(path)?;
     if len <= FIRST_CHUNK as u64 {
         return Err(refused(format!(
             "has {len} bytes: a blob is longer than its {FIRST_CHUNK} byte record"
         )));
     }
-    // Magic number, two versions, scheme; then the length.
-    let mut head = Vec::new();
-    file.take(25)
-        .read_to_end(&mut head)
-        .map_err(|e| Failure::file(path, e))?;
-    let declared = head.last_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+    let declared = stated_len(&blob_file::head(path)?).unwrap_or_default();
     if declared != len {
         return Err(refused(format!(
             "has {len} bytes, its record says {declared}"
@@ -99,18 +96,11 @@ fn prove(blob: &Path, tree: &Tree, index: usize) -> Outcome {
         return Err(Failure::input(format!("there is no chunk {index}"))
             .hint(format!("this file has chunks 0 to {}", chunks - 1)));
     };
-    let offset = if index == 0 {
-        0
-    } else {
-        FIRST_CHUNK as u64 + (index as u64 - 1) * CHUNK as u64
-    };
-    let size = if index == 0 { FIRST_CHUNK } else { CHUNK } as u64;
-    let length = size.min(tree.total_len() - offset);
-    let (mut file, _) = files::open(blob)?;
+    let Range { start, end } = chunk_range(tree.total_len(), index as u64).unwrap_or_default();
+    let (offset, length) = (start, end - start);
+    let (file, _) = files::open(blob)?;
     let mut chunk = vec![0; length as usize];
-    file.seek(SeekFrom::Start(offset))
-        .and_then(|_| file.read_exact(&mut chunk))
-        .map_err(|e| Failure::file(blob, e))?;
+    read_exact(&file, &mut chunk, offset).map_err(|e| Failure::file(blob, e.into()))?;
     if !verify_chunk(
         tree.commitment(),
         tree.total_len(),

@@ -5,10 +5,9 @@ use crate::block::Block;
 use crate::database::{Database, DatabaseError, Stored};
 use crate::error::Error;
 use crate::state::State;
-use alloy_primitives::U256;
-use precompile::registry::Governance;
-use precompile::word::{Word, to_u64};
-use precompile::{REGISTRY, slots};
+use precompile::Fault;
+use precompile::registry::{Governance, state as registry};
+use precompile::word::Word;
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -47,22 +46,19 @@ pub(super) fn resume(
     Ok(recent)
 }
 
-fn word(state: &State, key: &Word) -> Word {
-    let key = U256::from_be_bytes(*key);
-    state.word(&REGISTRY.into(), key).to_be_bytes()
-}
-
-/// The commitments of the models that are active from block 0 on, as far as the list of activations tells.
-fn models(state: &State) -> Vec<Word> {
-    let count = to_u64(&word(state, &slots::activation_count())).unwrap_or(0);
-    let of_genesis = |index: &u64| {
-        let when = word(state, &slots::activation(*index, 2));
-        when[8..16] == [0; 8]
-    };
-    let first = (0..count).take_while(of_genesis);
-    first
-        .map(|index| word(state, &slots::activation(index, 1)))
-        .collect()
+/// Governance and the commitments of the models that are active from block 0 on, as far as the list of activations tells.
+fn chosen(state: &State) -> Result<(Governance, Vec<Word>), Fault> {
+    let mut words = state.registry();
+    let governance = registry::governance(&mut words)?;
+    let mut models = Vec::new();
+    for index in 0..registry::activation_count(&mut words)? {
+        let activation = registry::activation(&mut words, index)?;
+        if activation.block != 0 {
+            break;
+        }
+        models.push(activation.commitment);
+    }
+    Ok((governance, models))
 }
 
 /// In which settings the chain of a database differs from the one that is asked for.
@@ -83,12 +79,15 @@ fn differences(stored: &Stored, (chain_id, genesis, state): (u64, &Block, &State
     let Some(newest) = stored.states.last() else {
         return all;
     };
-    let key = slots::governance();
-    let [here, there] = [state, newest].map(|state| Governance::of_word(&word(state, &key)));
+    // A state in memory can always be read.
+    let (Ok(here), Ok(there)) = (chosen(state), chosen(newest)) else {
+        return all;
+    };
+    let ([here, there], models) = ([here.0, there.0], [here.1, there.1]);
     // Admins and quorum are voted on; these two are for ever.
     compare("delay", &here.delay, &there.delay);
     compare("window", &here.window, &there.window);
-    let [here, there] = [state, newest].map(|state| match &models(state)[..] {
+    let [here, there] = models.map(|models| match &models[..] {
         [] => "none".to_owned(),
         some => some
             .iter()

@@ -1,16 +1,14 @@
 //! From transactions to a block.
 
 use super::{Chain, Snapshot, lock};
-use crate::block::{Block, Receipt, SentTx};
+use crate::block::{Block, Receipt, SentTx, plain_header};
 use crate::database::WINDOW;
 use crate::error::{BadTransaction, Error};
 use crate::execute::{Engines, Kind, transact, tx_env};
 use crate::state::{Change, Pending, State, View};
-use alloy_consensus::{EMPTY_OMMER_ROOT_HASH, EMPTY_ROOT_HASH, Header, TxType, Typed2718};
-use alloy_consensus::{Eip658Value, Transaction};
+use alloy_consensus::{Eip658Value, Header, Transaction, TxType, Typed2718};
 use alloy_eips::eip1559::BaseFeeParams;
-use alloy_eips::eip7685::EMPTY_REQUESTS_HASH;
-use alloy_primitives::{B256, keccak256};
+use alloy_primitives::keccak256;
 use revm::context::result::EVMError;
 use std::sync::{Arc, PoisonError};
 
@@ -19,7 +17,6 @@ pub(super) fn next_header(parent: &Block, timestamp: u64) -> Header {
     let before = &parent.header;
     Header {
         parent_hash: parent.hash,
-        ommers_hash: EMPTY_OMMER_ROOT_HASH,
         number: before.number.saturating_add(1),
         timestamp,
         gas_limit: before.gas_limit,
@@ -27,12 +24,7 @@ pub(super) fn next_header(parent: &Block, timestamp: u64) -> Header {
         // What PREVRANDAO gives: the same on every node that follows the chain.
         mix_hash: keccak256(parent.hash),
         extra_data: "blue".as_bytes().into(),
-        withdrawals_root: Some(EMPTY_ROOT_HASH),
-        blob_gas_used: Some(0),
-        excess_blob_gas: Some(0),
-        parent_beacon_block_root: Some(B256::ZERO),
-        requests_hash: Some(EMPTY_REQUESTS_HASH),
-        ..Header::default()
+        ..plain_header()
     }
 }
 

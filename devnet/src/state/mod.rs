@@ -10,6 +10,9 @@ pub(crate) use evm::{Pending, Unreadable, View};
 use alloy_primitives::{Address, B256, KECCAK256_EMPTY, U256, keccak256};
 use alloy_trie::root::{state_root, storage_root};
 use alloy_trie::{EMPTY_ROOT_HASH, TrieAccount};
+use precompile::registry::state::Storage;
+use precompile::word::Word;
+use precompile::{Fault, REGISTRY};
 use revm::bytecode::Bytecode;
 use sharded::Sharded;
 use std::sync::Arc;
@@ -98,6 +101,14 @@ impl State {
     pub fn word(&self, address: &Address, key: U256) -> U256 {
         let word = |account: &Account| account.word(&keccak256(key.to_be_bytes::<32>()));
         self.account(address).map(word).unwrap_or_default()
+    }
+
+    /// The registry's storage, for [`precompile::registry::state`].
+    pub fn registry(&self) -> impl Storage + '_ {
+        |key: &Word| {
+            let key = U256::from_be_bytes(*key);
+            Ok::<Word, Fault>(self.word(&REGISTRY.into(), key).to_be_bytes())
+        }
     }
 
     /// The root of the trie over all accounts.

@@ -23,10 +23,8 @@ use int_engine::commitment::Commitment;
 use int_engine::engine::PrefixStats;
 use precompile::{Fault, Lookup, Models};
 use set::{Claim, Set};
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -107,14 +105,6 @@ impl Resident {
         })
     }
 
-    /// Loads a model ahead of its use.
-    ///
-    /// # Errors
-    /// The [`Fault`] that a block would have: the blob is not at hand or damaged, there is no room, the engine is wrong.
-    pub fn prepare(&self, commitment: Commitment) -> Result<Lookup, Fault> {
-        self.obtain(commitment)
-    }
-
     /// Forgets that engines were wrong, once the machine is put right.
     pub fn forgive(&self) {
         self.set().forgive();
@@ -174,14 +164,20 @@ impl Resident {
                 }
             }
         }
+        // A model that is gone has been set to 0.
+        *shown = status.iter().map(|model| model.commitment).collect();
     }
 
     fn set(&self) -> MutexGuard<'_, Set> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A model, loaded by this thread if nobody else does it now.
-    fn obtain(&self, commitment: Commitment) -> Result<Lookup, Fault> {
+    /// The answer for blocks: the model is loaded by this thread, unless it is in memory or somebody else loads it now, who
+    /// is waited for. A node prepares models ahead of their use.
+    ///
+    /// # Errors
+    /// The blob is not at hand or damaged, there is no room, the engine is wrong.
+    pub fn prepare(&self, commitment: Commitment) -> Result<Lookup, Fault> {
         let mut set = self.set();
         loop {
             match set.claim(commitment) {
@@ -195,8 +191,8 @@ impl Resident {
         }
         drop(set);
         let begun = Instant::now();
-        let loaded = catch_unwind(AssertUnwindSafe(|| self.load(commitment)));
-        let loaded = loaded.unwrap_or_else(|panic| Err(Fault::Panic(text(&*panic)).into()));
+        let loaded = Fault::guard(|| self.load(commitment));
+        let loaded = loaded.unwrap_or_else(|panic| Err(panic.into()));
         let seconds = begun.elapsed().as_secs_f64();
         match &loaded {
             Ok(Some(_)) => {
@@ -242,12 +238,6 @@ impl Resident {
     }
 }
 
-fn text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "without a text".into())
-}
-
 /// The models as one purpose sees them.
 struct Seen {
     resident: Arc<Resident>,
@@ -259,7 +249,7 @@ impl Models for Seen {
         let found = self.resident.set().found(commitment, self.purpose);
         let answer = match (found, self.purpose) {
             (Some(lookup), _) => Ok(lookup),
-            (None, Purpose::Blocks) => self.resident.obtain(commitment),
+            (None, Purpose::Blocks) => self.resident.prepare(commitment),
             (None, Purpose::Calls) => Err(Fault::Missing {
                 commitment,
                 reason: "it is not in memory, and calls outside blocks load nothing".into(),

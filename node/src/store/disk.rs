@@ -45,17 +45,13 @@ pub(super) fn create_folder(folder: &Path) -> Result<(), StoreError> {
     let missing: Vec<&Path> = above.take_while(|f| !f.exists()).collect();
     fs::create_dir_all(folder).map_err(|e| StoreError::io("create", folder, e))?;
     for made in missing {
-        match made.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => sync_folder(Path::new("."))?,
-            Some(parent) => sync_folder(parent)?,
-            None => {}
-        }
+        made.parent().map_or(Ok(()), sync_folder)?;
     }
     Ok(())
 }
 
 /// Writes a file beside its name, then renames it: whole or not there.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let beside = path.with_added_extension(&UNFINISHED[1..]);
     // Left of a crash, or somebody's link: neither is written to.
     remove(&beside)?;
@@ -94,6 +90,11 @@ pub(super) fn remove(path: &Path) -> Result<bool, StoreError> {
 /// Makes renames and removals in a folder durable.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     if cfg!(unix) {
+        // What a name without a folder lies in.
+        let folder = match folder.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => folder,
+        };
         File::open(folder)
             .and_then(|f| f.sync_all())
             .map_err(|e| StoreError::io("write", folder, e))?;

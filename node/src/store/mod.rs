@@ -29,6 +29,7 @@ mod partial;
 mod scan;
 mod scrub;
 
+pub(crate) use disk::write_whole;
 pub use error::StoreError;
 pub use import::Importing;
 pub use layout::{What, chunk_range, file_name, parse_name, stated_len};

@@ -72,6 +72,11 @@ pub struct Readiness {
     pub alarm: bool,
 }
 
+/// Blocks from `block` on until a model can be active, 0 for one that is.
+fn blocks_left(activation: Option<u64>, block: u64) -> u64 {
+    activation.map_or(0, |first| first.saturating_sub(block))
+}
+
 /// Keeps the models of a chain ready.
 pub struct Watch {
     resident: Arc<Resident>,
@@ -136,7 +141,7 @@ impl Watch {
             let pending = (pending.version != 0)
                 .then_some((Commitment(pending.commitment), Some(pending.block)));
             for (commitment, activation) in served.into_iter().chain(pending) {
-                let left = activation.map_or(0, |first| first.saturating_sub(block));
+                let left = blocks_left(activation, block);
                 let len = state::blob_len(state, &commitment)?;
                 let want = wanted.entry(commitment).or_insert(Wanted { len, left });
                 want.left = want.left.min(left);
@@ -148,7 +153,7 @@ impl Watch {
         self.jobs.want(&wanted);
         let found = models.into_iter().map(|(name, commitment, activation)| {
             let progress = self.jobs.progress(commitment);
-            let left = activation.map_or(0, |first| first.saturating_sub(block));
+            let left = blocks_left(activation, block);
             Readiness {
                 name,
                 commitment,
@@ -176,18 +181,15 @@ impl Watch {
         self.list.truncate(count);
         let mut same = self.list.len();
         while same > 0 {
-            let run = same.saturating_sub(RUN)..same;
-            let mut changed = None;
-            for index in run.clone() {
-                if state::activation(state, index as u64)? != self.list[index] {
-                    changed = Some(index);
-                    break;
-                }
+            let first = same.saturating_sub(RUN);
+            let mut equal = true;
+            for index in first..same {
+                equal &= state::activation(state, index as u64)? == self.list[index];
             }
-            if changed.is_none() {
+            if equal {
                 break;
             }
-            same = run.start;
+            same = first;
         }
         self.list.truncate(same);
         for index in same..count {
@@ -213,9 +215,7 @@ impl Watch {
             let labels = [("model", model.commitment.to_string())];
             let ready = f64::from(u8::from(model.progress.is_ready()));
             metrics::gauge!(names::READY, &labels).set(ready);
-            let left = model
-                .activation
-                .map_or(0, |first| first.saturating_sub(block));
+            let left = blocks_left(model.activation, block);
             metrics::gauge!(names::BLOCKS_LEFT, &labels).set(left as f64);
             if !model.alarm {
                 self.told.remove(&model.commitment);

@@ -11,10 +11,9 @@ use std::path::Path;
 
 use int_engine::blob::Record;
 
+use crate::blob_file;
 use crate::embedded;
-use crate::failure::{Context, Failure, Outcome};
-use crate::files;
-use crate::sniff::expect_blob;
+use crate::failure::{Context, Outcome};
 
 const HELP: &str = "\
 Examples:
@@ -60,13 +59,6 @@ fn record(blob: Option<&Path>) -> Outcome<Record> {
     let Some(path) = blob else {
         return Record::parse(embedded::BLOB).or_runtime("the embedded model's record");
     };
-    expect_blob(path)?;
-    let (file, _) = files::open(path)?;
-    let mut bytes = Vec::new();
-    std::io::Read::read_to_end(
-        &mut std::io::Read::take(file, int_engine::blob::RECORD_LEN as u64),
-        &mut bytes,
-    )
-    .map_err(|e| Failure::file(path, e))?;
-    Record::parse(&bytes).or_input(format!("{} has no valid record", path.display()))
+    Record::parse(&blob_file::head(path)?)
+        .or_input(format!("{} has no valid record", path.display()))
 }

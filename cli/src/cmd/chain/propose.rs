@@ -1,10 +1,9 @@
 //! `blue chain propose`: the calldata that brings a blob onto a chain.
 
-use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use int_engine::blob::{Loader, RECORD_LEN};
+use int_engine::blob::Loader;
 use int_engine::commitment::verify_chunk;
 use precompile::registry::Function;
 use precompile::{REGISTRY, calldata};
@@ -14,7 +13,7 @@ use crate::failure::{Code, Failure, Outcome};
 use crate::loaded::{parse_threads, threads};
 use crate::names::{Name, default_name};
 use crate::progress::Progress;
-use crate::{blob_file, files, output};
+use crate::{blob_file, output};
 
 const HELP: &str = "\
 Examples:
@@ -52,10 +51,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     blob_file::load(&args.blob, Loader::new(), threads, Code::Input, progress)?;
     let tree = blob_file::hash(&args.blob, threads, progress)?;
     let proof = tree.prove(0).unwrap_or_default();
-    let (mut file, _) = files::open(&args.blob)?;
-    let mut bytes = [0; RECORD_LEN];
-    file.read_exact(&mut bytes)
-        .map_err(|e| Failure::file(&args.blob, e))?;
+    let bytes = blob_file::head(&args.blob)?;
     let (commitment, version) = (tree.commitment(), args.model_version);
     let name = args.name.map_or_else(default_name, |name| name.0);
     if !verify_chunk(commitment, tree.total_len(), 0, &bytes, &proof) {

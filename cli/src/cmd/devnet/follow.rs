@@ -6,7 +6,7 @@ use std::time::Duration;
 use blue_devnet::{Chain, Error};
 use blue_node::models::Resident;
 use blue_node::watch::{Options, Readiness, Watch};
-use precompile::{Fault, REGISTRY};
+use precompile::REGISTRY;
 
 /// How often progress is looked at when there is no new block.
 const TICK: Duration = Duration::from_millis(200);
@@ -82,10 +82,7 @@ fn look(chain: &Chain, watch: &mut Watch, seen: u64) -> Result<(u64, Vec<Readine
             watch.log(&topics, &log.data.data);
         }
     }
-    let state = &mut |key: &[u8; 32]| -> Result<[u8; 32], Fault> {
-        let key = alloy_primitives::U256::from_be_bytes(*key);
-        Ok(head.state.word(&REGISTRY.into(), key).to_be_bytes())
-    };
-    let models = watch.observe(number, state).map_err(Error::Fault)?;
+    let models = watch.observe(number, &mut head.state.registry());
+    let models = models.map_err(Error::Fault)?;
     Ok((number, models))
 }

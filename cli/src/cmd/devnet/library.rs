@@ -11,7 +11,7 @@ use blue_node::models::{Backend as Engines, Cpu, Purpose, Started};
 use blue_node::shelf::Shelf;
 use int_engine::commitment::Commitment;
 use int_engine::model::Model;
-use int_engine::read::{ReadAt, read_exact};
+use int_engine::read::read_exact;
 use precompile::Fault;
 
 use crate::embedded;
@@ -32,20 +32,13 @@ pub(super) struct Blobs {
     pub(super) shelf: Option<Shelf>,
 }
 
-struct Embedded;
-
-impl ReadAt for Embedded {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        embedded::BLOB.read_at(buffer, offset)
-    }
-}
-
 impl Library for Blobs {
     fn open(&self, commitment: Commitment) -> io::Result<Option<Open>> {
         match (self.files.get(&commitment), &self.shelf) {
-            (Some(Place::Embedded), _) => {
-                Ok(Some((Box::new(Embedded), embedded::BLOB.len() as u64)))
-            }
+            (Some(Place::Embedded), _) => Ok(Some((
+                Box::new(embedded::BLOB),
+                embedded::BLOB.len() as u64,
+            ))),
             (Some(Place::File(path)), _) => {
                 let file = File::open(path)?;
                 let len = file.metadata()?.len();

@@ -23,7 +23,7 @@ use crate::backend::Backend;
 use crate::failure::{Code, Context, Failure, Outcome};
 use crate::names::{default_name, text_name};
 use crate::progress::Progress;
-use crate::{blob_file, embedded, files, sniff, store};
+use crate::{blob_file, embedded, store};
 
 /// Bytes of keys and values that an engine keeps of earlier calls.
 const PREFIX_CACHE: usize = 64 << 20;
@@ -93,24 +93,15 @@ fn adoption(
             hasher.update(embedded::BLOB);
             (embedded::BLOB[..RECORD_LEN].to_vec(), hasher.finish())
         }
-        Place::File(path) => {
-            sniff::expect_blob(path)?;
-            (head(path)?, blob_file::hash(path, threads, progress)?)
-        }
+        Place::File(path) => (
+            blob_file::head(path)?,
+            blob_file::hash(path, threads, progress)?,
+        ),
     };
     let record = Record::parse(&head).or_input("the blob has no valid record")?;
     let adoption = Adoption::new(name, &head, &tree);
     let adoption = adoption.ok_or_else(|| Failure::input("the blob has no record"))?;
     Ok((adoption, Sizes::of(&record.config)))
-}
-
-fn head(path: &Path) -> Outcome<Vec<u8>> {
-    use std::io::Read;
-    let (file, _) = files::open(path)?;
-    let mut head = Vec::new();
-    let read = file.take(RECORD_LEN as u64).read_to_end(&mut head);
-    read.map_err(|e| Failure::file(path, e))?;
-    Ok(head)
 }
 
 /// Loads the blobs, or the embedded model where there are none.

@@ -13,11 +13,10 @@
 //! use precompile::registry::Function;
 //! use precompile::word::of_u64;
 //! use precompile::{FaultLatch, INFERENCE, REGISTRY, Schedule, calldata};
-//! use precompile_alloy::install_into;
+//! use precompile_alloy::{install_into, put_accounts};
 //! use revm::context::TxEnv;
 //! use revm::database::InMemoryDB;
 //! use revm::primitives::{Address, TxKind, U256};
-//! use revm::state::{AccountInfo, Bytecode};
 //! use std::sync::Arc;
 //! # use int_engine::blob::Loader;
 //! # use int_engine::commitment::{Commitment, Hasher};
@@ -38,16 +37,7 @@
 //! let admin = [0xA1; 20];
 //! let choice = Genesis { admins: vec![admin], former: vec![], quorum: 1, delay: 5, window: 1, single: true };
 //! let mut db = InMemoryDB::default();
-//! for (address, account) in choice.accounts()? {
-//!     let address = Address::new(address);
-//!     let code = Bytecode::new_raw(account.code.into());
-//!     let info = AccountInfo { nonce: account.nonce, ..AccountInfo::from_bytecode(code) };
-//!     db.insert_account_info(address, info);
-//!     for (key, value) in account.storage {
-//!         let (key, value) = (U256::from_be_bytes(key), U256::from_be_bytes(value));
-//!         db.insert_account_storage(address, key, value)?;
-//!     }
-//! }
+//! put_accounts(&mut db, choice.accounts()?)?;
 //!
 //! // The models at hand, and the latch to ask before any verdict on a block.
 //! let mut models = ModelSet::default();
@@ -93,7 +83,7 @@ use alloy_evm::precompiles::{DynPrecompile, PrecompileInput, PrecompilesMap};
 use alloy_evm::{Evm, EvmInternals};
 use precompile::word::Word;
 use precompile::{Call, Fault, FaultLatch, Host, Models, REGISTRY, Schedule, Target, Version};
-pub use precompile_revm::Rules;
+pub use precompile_revm::{Rules, put_accounts};
 use precompile_revm::{event, saturated, state_fault};
 use revm::context::Block;
 use revm::precompile::{PrecompileError, PrecompileId, PrecompileResult};

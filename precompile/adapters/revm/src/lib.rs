@@ -10,11 +10,10 @@
 //! use precompile::registry::Function;
 //! use precompile::word::of_u64;
 //! use precompile::{FaultLatch, INFERENCE, REGISTRY, Schedule, calldata};
-//! use precompile_revm::{BluePrecompiles, Rules};
+//! use precompile_revm::{BluePrecompiles, Rules, put_accounts};
 //! use revm::context::TxEnv;
 //! use revm::database::InMemoryDB;
 //! use revm::primitives::{Address, TxKind, U256, hardfork::SpecId};
-//! use revm::state::{AccountInfo, Bytecode};
 //! use revm::{Context, ExecuteCommitEvm, MainBuilder, MainContext};
 //! use std::sync::Arc;
 //! # use int_engine::blob::Loader;
@@ -36,16 +35,7 @@
 //! let admin = [0xA1; 20];
 //! let choice = Genesis { admins: vec![admin], former: vec![], quorum: 1, delay: 5, window: 1, single: true };
 //! let mut db = InMemoryDB::default();
-//! for (address, account) in choice.accounts()? {
-//!     let address = Address::new(address);
-//!     let code = Bytecode::new_raw(account.code.into());
-//!     let info = AccountInfo { nonce: account.nonce, ..AccountInfo::from_bytecode(code) };
-//!     db.insert_account_info(address, info);
-//!     for (key, value) in account.storage {
-//!         let (key, value) = (U256::from_be_bytes(key), U256::from_be_bytes(value));
-//!         db.insert_account_storage(address, key, value)?;
-//!     }
-//! }
+//! put_accounts(&mut db, choice.accounts()?)?;
 //!
 //! // The models at hand, and the latch to ask before any verdict on a block.
 //! let mut models = ModelSet::default();
@@ -85,10 +75,12 @@
 
 #![forbid(unsafe_code)]
 
+mod genesis;
 mod host;
 mod provider;
 mod rules;
 
+pub use genesis::put_accounts;
 pub use host::{event, state_fault};
 pub use provider::BluePrecompiles;
 pub use rules::{Rules, saturated};

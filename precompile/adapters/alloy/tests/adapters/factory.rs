@@ -17,13 +17,13 @@ use precompile::genesis::Genesis;
 use precompile::memory::ModelSet;
 use precompile::registry::{Event, Function};
 use precompile::{Fault, FaultLatch, INFERENCE, REGISTRY, Schedule, calldata};
-use precompile_alloy::BlueEvmFactory;
+use precompile_alloy::{BlueEvmFactory, put_accounts};
 use revm::context::{BlockEnv, TxEnv};
 use revm::database::{InMemoryDB, State};
 use revm::inspector::NoOpInspector;
 use revm::primitives::hardfork::SpecId;
 use revm::primitives::{Address, B256, TxKind, U256};
-use revm::state::{AccountInfo, Bytecode};
+use revm::state::AccountInfo;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -61,16 +61,7 @@ impl Node {
             single: true,
         };
         let mut db = InMemoryDB::default();
-        for (address, account) in genesis.accounts().unwrap() {
-            let code = Bytecode::new_raw(account.code.into());
-            let info = AccountInfo::from_bytecode(code).with_nonce(account.nonce);
-            db.insert_account_info(address.into(), info);
-            for (key, value) in account.storage {
-                let (key, value) = (U256::from_be_bytes(key), U256::from_be_bytes(value));
-                db.insert_account_storage(address.into(), key, value)
-                    .unwrap();
-            }
-        }
+        put_accounts(&mut db, genesis.accounts().unwrap()).unwrap();
         let factory = BlueEvmFactory::new(Schedule::GENESIS, Arc::new(models), FaultLatch::new());
         let executors = EthBlockExecutorFactory::new(
             AlloyReceiptBuilder::default(),

@@ -13,7 +13,7 @@ use precompile::memory::ModelSet;
 use precompile::registry::Function;
 use precompile::word::Word;
 use precompile::{FaultLatch, INFERENCE, REGISTRY, Schedule, calldata};
-use precompile_revm::{BluePrecompiles, Rules};
+use precompile_revm::{BluePrecompiles, Rules, put_accounts};
 use revm::bytecode::Bytecode;
 use revm::context::TxEnv;
 use revm::context::result::{ExecutionResult, Output};
@@ -79,16 +79,7 @@ impl Chain {
             single: true,
         };
         let mut db = InMemoryDB::default();
-        for (address, account) in genesis.accounts().unwrap() {
-            let code = Bytecode::new_raw(account.code.into());
-            let info = AccountInfo::from_bytecode(code).with_nonce(account.nonce);
-            db.insert_account_info(address.into(), info);
-            for (key, value) in account.storage {
-                let (key, value) = (U256::from_be_bytes(key), U256::from_be_bytes(value));
-                db.insert_account_storage(address.into(), key, value)
-                    .unwrap();
-            }
-        }
+        put_accounts(&mut db, genesis.accounts().unwrap()).unwrap();
         for address in [ALICE, BOB, CAROL, MALLORY] {
             let info = AccountInfo::from_balance(U256::from(WEALTH));
             db.insert_account_info(address.into(), info);
